@@ -2,4 +2,7 @@
 
 from __future__ import annotations
 
-__all__: list[str] = []
+from langgraph_flash.futures import FutureRuntime, Timeout, heartbeat, uses
+from langgraph_flash.nodes import FlashNode, flash_condition
+
+__all__ = ["FlashNode", "FutureRuntime", "Timeout", "flash_condition", "heartbeat", "uses"]

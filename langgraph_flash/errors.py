@@ -6,6 +6,8 @@
     │   └── ResourceError                    a resource path or template is malformed
     ├── MissingDependencyError (ImportError) an optional package is not installed
     ├── LocalServerError                     the embedded model server did not come up
+    ├── RuntimeClosed                        a future runtime was used after it was closed
+    ├── DeadlockError                        a call would wait for the thread it runs on
     └── FutureError                          something about one future
         ├── UnknownFuture (KeyError)         no such future in this thread
         ├── FutureDelivered                  its value is already in the conversation
@@ -13,8 +15,7 @@
         ├── FutureNotFinished                its outcome was asked for too early
         ├── FutureFailed                     its tool failed
         │   └── ToolTimeout (TimeoutError)   ... because it ran out of time
-        ├── FutureCancelled                  it was cancelled, or something it depends on failed
-        └── RuntimeClosed                    the runtime that owned it has been closed
+        └── FutureCancelled                  it was cancelled, or something it depends on failed
 
 A class is raised with facts and writes the sentence itself: what was given, what is allowed, what to do.
 """
@@ -25,6 +26,7 @@ from collections.abc import Iterable
 
 __all__ = [
     "ConfigurationError",
+    "DeadlockError",
     "DeclarationError",
     "FlashError",
     "FutureCancelled",
@@ -79,6 +81,17 @@ class MissingDependencyError(FlashError, ImportError):
 
 class LocalServerError(FlashError):
     """The embedded model server could not start, or stopped answering."""
+
+
+class RuntimeClosed(FlashError):
+    """A future runtime was used after it was closed."""
+
+    def __init__(self) -> None:
+        super().__init__("This FutureRuntime has been closed, and nothing more will run on it. Make a new one.")
+
+
+class DeadlockError(FlashError):
+    """A call would block the very thread that has to do the work it waits for."""
 
 
 class FutureError(FlashError):
@@ -163,10 +176,3 @@ class FutureCancelled(FutureError):
     def __init__(self, future_id: str, reason: str) -> None:
         self.reason = reason
         super().__init__(future_id, f"Future {future_id!r} was cancelled: {reason}")
-
-
-class RuntimeClosed(FutureError):
-    """The runtime that owned the future has been closed."""
-
-    def __init__(self, future_id: str) -> None:
-        super().__init__(future_id, f"The runtime that owned {future_id!r} has been closed; nothing more will run.")

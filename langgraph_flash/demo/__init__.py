@@ -1,0 +1,1 @@
+"""Demonstrations: ready-made workloads to run the nodes on."""

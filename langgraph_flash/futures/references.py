@@ -1,0 +1,162 @@
+"""Future ids inside arguments: their shape, how they are found, projected and replaced by values."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from langgraph_flash.errors import ProjectionError
+
+__all__ = ["ID_PATTERN", "Reference", "find_references", "future_id", "project", "substitute"]
+
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_LENGTH = 10
+ID_PATTERN = f"fut_[{_ALPHABET}]{{{_LENGTH}}}"
+"""What an id looks like, as a regular expression without anchors."""
+
+_REFERENCE = re.compile(rf"({ID_PATTERN})(|[.\[].*)", re.DOTALL)
+_STEP = re.compile(r"""\.([^\W\d]\w*)|\[(-?\d+)\]|\[("(?:[^"\\]|\\.)*")\]|\[('[^']*')\]""")
+
+
+def future_id(scope: str, call: str) -> str:
+    """The id of a call: short, the same on every replay, and not guessable from another conversation.
+
+    Fifty bits of a keyed hash: the scope (thread and namespace) is the key, the call's own identity the message.
+    """
+    key = hashlib.blake2b(scope.encode(), digest_size=32).digest()
+    number = int.from_bytes(hashlib.blake2b(call.encode(), key=key, digest_size=8).digest(), "big")
+    return "fut_" + "".join(_ALPHABET[(number >> (5 * i)) & 31] for i in range(_LENGTH))
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A future, or a part of its value, standing where an argument's value will be."""
+
+    text: str
+    """As it was written, such as `fut_0123456789.items[0].id`."""
+
+    future_id: str
+
+    path: tuple[str | int, ...] = ()
+    """Keys and indices into the value, outermost first."""
+
+    @classmethod
+    def parse(cls, text: object) -> Reference | None:
+        """The reference that `text` is, or `None` if it is an ordinary value.
+
+        Only a whole string is a reference: an id within a sentence is text.
+
+        Raises:
+            ProjectionError: It starts with an id and `.` or `[`, but what follows is not a projection.
+        """
+        if not isinstance(text, str) or not text.startswith("fut_"):
+            return None
+        if (match := _REFERENCE.fullmatch(text)) is None:
+            return None
+        identity, rest = match.groups()
+        path: list[str | int] = []
+        position = 0
+        while position < len(rest):
+            step = _STEP.match(rest, position)
+            if step is None:
+                raise ProjectionError(text, identity, f"is malformed at {rest[position:]!r}")
+            field, index, quoted, single = step.groups()
+            if field is not None:
+                path.append(field)
+            elif index is not None:
+                path.append(int(index))
+            elif quoted is not None:
+                try:
+                    path.append(json.loads(quoted))
+                except ValueError:
+                    raise ProjectionError(text, identity, f"is malformed at {rest[position:]!r}") from None
+            else:
+                path.append(single[1:-1])
+            position = step.end()
+        return cls(text=text, future_id=identity, path=tuple(path))
+
+
+def find_references(arguments: object) -> Iterator[tuple[tuple[str | int, ...], Reference]]:
+    """Every reference anywhere inside the arguments, with the place it stands at.
+
+    Raises:
+        ProjectionError: A reference is malformed.
+    """
+    stack: list[tuple[tuple[str | int, ...], object]] = [((), arguments)]
+    while stack:
+        place, value = stack.pop()
+        if isinstance(value, str):
+            if (reference := Reference.parse(value)) is not None:
+                yield place, reference
+        elif isinstance(value, Mapping):
+            stack.extend(((*place, key), item) for key, item in reversed(list(value.items())))
+        elif isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray)):
+            stack.extend(((*place, index), item) for index, item in reversed(list(enumerate(value))))
+
+
+def substitute(
+    arguments: Mapping[str, object],
+    resolve: Callable[[Reference, str], object],
+) -> dict[str, object]:
+    """A copy of the arguments with every reference replaced by `resolve(reference, argument name)`."""
+
+    def replaced(name: str, value: object) -> object:
+        if isinstance(value, str):
+            reference = Reference.parse(value)
+            return value if reference is None else resolve(reference, name)
+        if isinstance(value, Mapping):
+            return {key: replaced(name, item) for key, item in value.items()}
+        if isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray)):
+            return [replaced(name, item) for item in value]
+        return value
+
+    return {name: replaced(name, value) for name, value in arguments.items()}
+
+
+def project(reference: Reference, value: object, *, as_text: bool = False) -> object:
+    """The part of a value that a reference names.
+
+    A tool's result reaches a conversation as text, so text that is JSON is read as JSON. A reference without a path
+    stands for the whole result: with `as_text` (the argument wants a string) text stays text.
+
+    Raises:
+        ProjectionError: The path finds nothing; the message says what is there instead.
+    """
+    if not reference.path:
+        return value if as_text else _decoded(value)
+    current = value
+    for depth, step in enumerate(reference.path):
+        here = "".join(f"[{part!r}]" for part in reference.path[:depth]) or "the result"
+        if isinstance(current, str):
+            current = _decoded(current)
+        if isinstance(step, str) and isinstance(current, Mapping):
+            if step not in current:
+                keys = ", ".join(sorted(map(repr, current))[:20]) or "none"
+                raise ProjectionError(
+                    reference.text, reference.future_id, f"finds no key {step!r} in {here} (keys: {keys})"
+                )
+            current = current[step]
+        elif isinstance(step, int) and isinstance(current, Sequence) and not isinstance(current, str):
+            if not -len(current) <= step < len(current):
+                raise ProjectionError(
+                    reference.text,
+                    reference.future_id,
+                    f"finds no index {step} in {here} ({len(current)} items)",
+                )
+            current = current[step]
+        else:
+            kind = "an object" if isinstance(current, Mapping) else f"a {type(current).__name__}"
+            raise ProjectionError(reference.text, reference.future_id, f"asks for {step!r} in {here}, which is {kind}")
+    return current
+
+
+def _decoded(value: object) -> object:
+    if not isinstance(value, str) or not value.strip() or value.strip()[0] not in '{["-0123456789tfn':
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
