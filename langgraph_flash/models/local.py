@@ -148,7 +148,7 @@ class LocalServer:
             LocalServerError: If the server is not started, or closed.
         """
         if self._origin is None:
-            raise LocalServerError("The local model server is not running. Use it inside `with LocalServer() as server:`.")
+            raise LocalServerError("The local model server is not running. Use it inside `with LocalServer() as s:`.")
         return self._origin
 
     def start(self) -> Self:
@@ -173,7 +173,7 @@ class LocalServer:
         }
         try:
             if not self._verbose:
-                self._log = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
+                self._log = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115 - see close
             self._process = subprocess.Popen(  # noqa: S603 - this interpreter, this module, our own settings
                 [sys.executable, "-m", "langgraph_flash.models.local", json.dumps(settings)],
                 stdin=subprocess.PIPE,
@@ -195,7 +195,8 @@ class LocalServer:
         if process is not None:
             # Nothing in the server needs saving, and being killed is the one request no process can delay.
             process.kill()
-            process.communicate()
+            with process:
+                pass
         if self._log is not None:
             self._log.close()
             self._log = None
@@ -221,17 +222,19 @@ class LocalServer:
     def _read_port(self, process: subprocess.Popen[str], deadline: float) -> int:
         """Return the port the child reports once it listens; it reports nothing if it cannot."""
         assert process.stdout is not None
-        lines: list[str] = []
-        # A pipe cannot be read with a time limit on every system; a thread can be waited for with one.
-        reader = threading.Thread(target=lambda pipe: lines.append(pipe.readline()), args=(process.stdout,), daemon=True)
-        reader.start()
-        reader.join(max(0.0, deadline - time.monotonic()))
-        if reader.is_alive():
+        # A pipe cannot be read with a time limit on every system; a timer that ends the child can.
+        timer = threading.Timer(max(0.0, deadline - time.monotonic()), process.kill)
+        timer.start()
+        try:
+            line = process.stdout.readline().strip()
+        finally:
+            timer.cancel()
+        if line:
+            return int(line)
+        process.wait()
+        if time.monotonic() >= deadline:
             raise self._too_late()
-        if not lines[0].strip():
-            process.wait()
-            raise LocalServerError(f"The local model server could not serve {str(self.model_path)!r}{self._reason()}")
-        return int(lines[0])
+        raise LocalServerError(f"The local model server could not serve {str(self.model_path)!r}{self._reason()}")
 
     def _await_health(self, deadline: float) -> None:
         # No proxy and no certificates: this is a plain connection to this machine, and loading the system's

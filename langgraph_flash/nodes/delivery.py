@@ -21,6 +21,11 @@ __all__ = ["Courier"]
 
 _LOST = "Outcome unknown: the process that ran it has ended. It may or may not have taken effect."
 
+_TOO_LATE = (
+    "It returned a Command with goto, graph or resume, which can no longer take effect from the background. "
+    "Declare the tool with @uses(background=False)."
+)
+
 
 class Courier:
     """Delivers for one visit, and can take back what it offered if the visit fails.
@@ -105,14 +110,16 @@ class Courier:
     def _offer(self, future: Future) -> Part:
         future.tags.offered = self._graph_step
         self._offered.append(future)
-        message = None if future.value is None else final_message(future.value, self._messages_key)
-        return part_of(future, message)
+        outputs: Outputs = future.value or []
+        if any(isinstance(output, Command) and _changes_course(output) for output in outputs):
+            return Part(future.id, future.label, _TOO_LATE, failed=True)
+        return part_of(future, final_message(outputs, self._messages_key))
 
     def _updates(self, future: Future) -> list[Command[Any]]:
         """The state updates a call returned, without the message that would have ended it in place."""
         updates: list[Command[Any]] = []
         for output in future.value or ():
-            if not isinstance(output, Command):
+            if not isinstance(output, Command) or _changes_course(output):
                 continue
             update = output.update
             if isinstance(update, dict):
@@ -124,6 +131,10 @@ class Courier:
             elif others := _without_tool_messages(update):
                 updates.append(Command(update=others))
         return updates
+
+
+def _changes_course(command: Command[Any]) -> bool:
+    return bool(command.goto) or command.graph is not None or command.resume is not None
 
 
 def _without_tool_messages(messages: Any) -> list[Any]:

@@ -163,8 +163,10 @@ class FlashNode(Host):
         self.plans = _plans(self._tools_by_name, background, timeout)
         self.default_timeout = None if isinstance(timeout, Mapping) else _limit(timeout)
         self._pulsing = any(plan.timeout is not None and plan.timeout.idle is not None for plan in self.plans.values())
-        self._futures = any(plan.background for plan in self.plans.values())
-        self.active = self._futures or any(plan.uses is not UNDECLARED for plan in self.plans.values())
+        self._futures = self.grace is not None and any(plan.background for plan in self.plans.values())
+        self.active = any(plan.background for plan in self.plans.values()) or any(
+            plan.uses is not UNDECLARED for plan in self.plans.values()
+        )
         self.control_names: frozenset[str] = frozenset()
         if self._futures:
             self._add_control_tools(cancel=cancellation)

@@ -8,10 +8,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import ToolCall, ToolMessage
-from langgraph.types import Command
 from pydantic import ValidationError
 
-from langgraph_flash.errors import FutureDelivered, FutureError, FutureFailed, ProjectionError, UnknownFuture
+from langgraph_flash.errors import FutureDelivered, FutureError, ProjectionError, UnknownFuture
 from langgraph_flash.futures.future import Future, State, Work
 from langgraph_flash.futures.memo import INTERRUPTED
 from langgraph_flash.futures.references import find_references
@@ -89,8 +88,8 @@ class Planner:
             return Step(call, outputs=[error_message(call.name, call.call_id, str(error))])
 
     def _abandoned(self, existing: Future) -> bool:
-        """Whether a call from an attempt that raised must run again."""
-        if existing.background or not existing.settled or existing.state is State.SUCCEEDED:
+        """Whether a call must run again: it ended badly in an attempt that raised, so nothing answers it yet."""
+        if existing.state not in (State.FAILED, State.CANCELLED):
             return False
         self._scope.forget(existing)
         return True
@@ -211,8 +210,6 @@ class Planner:
             else:
                 running = asyncio.run_coroutine_threadsafe(node.arun_call(data, turn.shape, call.runtime), home)
                 outputs = await asyncio.wrap_future(running)
-            if background:
-                _refuse_control_flow(call, outputs)
             return outputs
 
         return work
@@ -244,14 +241,3 @@ def _refused(plan: ToolPlan, arguments: dict[str, Any]) -> bool:
     except ValidationError:
         return True
     return False
-
-
-def _refuse_control_flow(call: Call, outputs: Outputs) -> None:
-    for output in outputs:
-        if isinstance(output, Command) and (output.goto or output.graph is not None or output.resume is not None):
-            raise FutureFailed(
-                call.future_id,
-                call.name,
-                "it returned a Command with goto, graph or resume, which can no longer take effect from the "
-                "background. Declare the tool with @uses(background=False)",
-            )

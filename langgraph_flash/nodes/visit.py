@@ -135,10 +135,8 @@ class Visit:
             return outputs
         if future.state is State.CANCELLED:
             return [error_message(future.tool, step.call.call_id, f"cancelled: {future.reason}.")]
-        error = future.error
-        if error is not None and not isinstance(error, FutureError) and not (future.background and future.tags.raised):
-            future.tags.raised = True
-            raise error
+        if future.error is not None and not isinstance(future.error, FutureError):
+            raise future.error
         return [error_message(future.tool, step.call.call_id, future.reason or "it failed without a reason")]
 
     def _deliver(self, steps: Sequence[Step], earlier: Sequence[Future]) -> list[Any]:
