@@ -157,8 +157,10 @@ class FutureRuntime:
         else:
             task = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(visit(), home))
         try:
-            while not (await asyncio.wait({task}, timeout=1.0))[0]:
-                if pulse is not None:
+            if pulse is None:
+                await asyncio.wait({task})
+            else:
+                while not (await asyncio.wait({task}, timeout=1.0))[0]:
                     pulse()
         except asyncio.CancelledError:
             task.cancel()

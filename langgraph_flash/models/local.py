@@ -25,12 +25,12 @@ import threading
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self
-from urllib.parse import urlsplit
+from typing import IO, Self
 
 import httpx
 
 from langgraph_flash.errors import ConfigurationError, LocalServerError, MissingDependencyError
+from langgraph_flash.models import local_process
 
 __all__ = ["LocalServer", "embedded_model", "serve"]
 
@@ -174,8 +174,9 @@ class LocalServer:
         try:
             if not self._verbose:
                 self._log = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115 - see close
-            self._process = subprocess.Popen(  # noqa: S603 - this interpreter, this module, our own settings
-                [sys.executable, "-m", "langgraph_flash.models.local", json.dumps(settings)],
+            # With -P the script's folder stays off the path, where its files could shadow other modules.
+            self._process = subprocess.Popen(  # noqa: S603 - this interpreter, our own file, our own settings
+                [sys.executable, "-P", local_process.__file__, json.dumps(settings)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._log,
@@ -337,41 +338,3 @@ def _check_port(host: str, port: int) -> None:
             f"Cannot listen on host {host!r}, port {port}: {error.strerror or error}. Give an address of this machine, "
             "such as 127.0.0.1."
         ) from error
-
-
-def _run_child(settings: dict[str, Any]) -> None:
-    """The child process: serve, report the port as one line, end when the parent's pipe closes."""
-    # Ctrl-C in a terminal reaches the whole process group; the parent decides when the server ends.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # Only the port may reach the parent's pipe, which nobody reads afterwards; anything else goes to the log.
-    report = os.dup(1)
-    os.dup2(2, 1)
-    import xllamacpp  # noqa: PLC0415 - optional, and needed in the child only
-
-    params = xllamacpp.CommonParams()
-    params.model.path = settings["model_path"]
-    params.model_alias = {settings["alias"]}
-    params.hostnames = [settings["host"]]
-    params.port = settings["port"]
-    params.n_parallel = settings["parallel"]
-    params.n_ctx = settings["parallel"] * settings["context"]
-    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = settings["threads"]
-    params.endpoint_metrics = params.endpoint_slots = True
-    params.ui = False
-    # A second cache of past prompts may grow to 8 GB by default; the slots keep their own prefixes anyway.
-    params.cache_ram_mib = 0
-    params.verbosity = 3 if settings["verbose"] else 1
-    try:
-        server = xllamacpp.Server(params)
-    except RuntimeError as error:
-        sys.stderr.write(f"{error}\n")
-        sys.exit(1)
-    os.write(report, f"{urlsplit(server.listening_address).port}\n".encode())
-    os.close(report)
-    os.read(0, 1)
-    # A regular exit would destroy the server, which waits for requests in progress.
-    os._exit(0)
-
-
-if __name__ == "__main__":
-    _run_child(json.loads(sys.argv[1]))

@@ -132,8 +132,17 @@ def take_turn(
         closing=not data and position is not None and position == len(messages) - 1,
         limit=config.get("max_concurrency"),
         loop=loop,
-        pulse=getattr(runtime, "heartbeat", None),
+        pulse=_pulse(runtime),
     )
+
+
+_NO_PULSE = Runtime().heartbeat
+
+
+def _pulse(runtime: Runtime[Any]) -> Callable[[], None] | None:
+    """What keeps the node's task alive, if the node has an idle timeout at all."""
+    heartbeat = getattr(runtime, "heartbeat", _NO_PULSE)
+    return None if heartbeat is _NO_PULSE else heartbeat
 
 
 def _holds_calls(state: Any) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 from langgraph.errors import GraphInterrupt
@@ -93,7 +93,7 @@ class Visit:
     async def _wait(self, steps: Sequence[Step], earlier: Sequence[Future]) -> None:
         futures = [step.future for step in steps if step.future is not None]
         foreground = [future for future in futures if not future.background]
-        waits = []
+        waits: list[Coroutine[Any, Any, object]] = []
         if len(foreground) < len(futures):
             waits.append(self._scope.wait(futures, seconds=self._node.grace))
         if foreground:
