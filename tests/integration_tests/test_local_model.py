@@ -63,7 +63,7 @@ def _wait_until_gone(port: int) -> None:
 
 
 def test_invoke_answers_and_reports_usage(chat: ChatOpenAI, local_model: LocalServer):
-    answer = chat.invoke("What is the capital of France?")
+    answer = chat.invoke("Where is the Eiffel Tower?")
     assert "Paris" in answer.text
     assert answer.response_metadata["model_name"] == local_model.model
     assert answer.usage_metadata is not None
@@ -72,7 +72,7 @@ def test_invoke_answers_and_reports_usage(chat: ChatOpenAI, local_model: LocalSe
 
 
 def test_stream_says_the_same_in_pieces(chat: ChatOpenAI):
-    question = "What is the capital of France?"
+    question = "Where is the Eiffel Tower?"
     chunks = list(chat.stream(question))
     pieces = [chunk.text for chunk in chunks if chunk.text]
     usages = [chunk.usage_metadata for chunk in chunks if chunk.usage_metadata]
@@ -89,11 +89,9 @@ def test_structured_output_follows_the_schema(local_model: LocalServer):
 
 
 async def test_two_calls_at_once(chat: ChatOpenAI):
-    answers = await asyncio.gather(
-        chat.ainvoke("What is the capital of France?"), chat.ainvoke("What is the capital of Italy?")
-    )
+    answers = await asyncio.gather(chat.ainvoke("Where is the Eiffel Tower?"), chat.ainvoke("What is 2+2?"))
     assert "Paris" in answers[0].text
-    assert "Rome" in answers[1].text
+    assert "4" in answers[1].text
 
 
 def test_metrics_slots_and_models(local_model: LocalServer):
@@ -116,7 +114,7 @@ def test_two_servers_side_by_side_and_one_again(local_model: LocalServer):
         with pytest.raises(LocalServerError, match="not running"):
             _ = first.base_url
         first.start()
-        assert "Paris" in _chat(first).invoke("What is the capital of France?").text
+        assert "Paris" in _chat(first).invoke("Where is the Eiffel Tower?").text
         assert second.running
     assert not first.running
     assert not second.running
@@ -240,7 +238,9 @@ def test_the_command_serves_until_a_signal(local_model: LocalServer, number: sig
         assert httpx.get(f"{url}/models", trust_env=False).status_code == 200
         # As a terminal does on Ctrl-C: to the command and to everything it started.
         os.killpg(process.pid, number)
-        output, errors = process.communicate(timeout=60)
+        assert process.stderr is not None
+        # Not `communicate`, which would lose what `readline` has read ahead.
+        output, errors = process.stdout.read(), process.stderr.read()
     assert (process.returncode, errors) == (0, "")
     assert f'base_url="{url}"' in output
     _wait_until_gone(httpx.URL(url).port or 0)
