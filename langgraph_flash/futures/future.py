@@ -159,7 +159,7 @@ class Future:
         if self._state is State.SUCCEEDED:
             return self.value
         if self._state is State.FAILED:
-            if isinstance(self.error, FutureFailed):
+            if isinstance(self.error, FutureFailed) and self.error.future_id == self.id:
                 raise self.error
             raise FutureFailed(self.id, self.tool, self.reason or "unknown reason") from self.error
         if self._state is State.CANCELLED:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ INTERRUPTED: Final = object()
 
 
 class Memo:
-    """Results by call, the least recently used dropped first. Single operations are safe from any thread.
+    """Results by call, the least recently used dropped first. Safe from any thread.
 
     Args:
         limit: Most results kept.
@@ -21,21 +22,28 @@ class Memo:
     def __init__(self, limit: int = 10_000) -> None:
         self._limit = limit
         self._kept: OrderedDict[str, Any] = OrderedDict()
+        self._guard = threading.Lock()
 
     def get(self, call: str) -> Any:
         """What is kept for a call, or `None`."""
-        return self._kept.get(call)
+        with self._guard:
+            if call in self._kept:
+                self._kept.move_to_end(call)
+            return self._kept.get(call)
 
     def keep(self, call: str, result: Any) -> None:
         """Keep a result. What is known to have interrupted stays so until it is dropped."""
-        if self._kept.get(call) is not INTERRUPTED:
-            self._kept[call] = result
-        while len(self._kept) > self._limit:
-            self._kept.popitem(last=False)
+        with self._guard:
+            if self._kept.get(call) is not INTERRUPTED:
+                self._kept[call] = result
+            self._kept.move_to_end(call)
+            while len(self._kept) > self._limit:
+                self._kept.popitem(last=False)
 
     def drop(self, call: str) -> None:
         """Forget a call."""
-        self._kept.pop(call, None)
+        with self._guard:
+            self._kept.pop(call, None)
 
     def __len__(self) -> int:
         return len(self._kept)

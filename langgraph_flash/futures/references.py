@@ -17,6 +17,7 @@ _LENGTH = 10
 ID_PATTERN = f"fut_[{_ALPHABET}]{{{_LENGTH}}}"
 """What an id looks like, as a regular expression without anchors."""
 
+_INDEX_DIGITS = 18
 _REFERENCE = re.compile(rf"({ID_PATTERN})(|[.\[].*)", re.DOTALL)
 _STEP = re.compile(r"""\.([^\W\d]\w*)|\[(-?\d+)\]|\[("(?:[^"\\]|\\.)*")\]|\[('[^']*')\]""")
 
@@ -67,6 +68,8 @@ class Reference:
             if field is not None:
                 path.append(field)
             elif index is not None:
+                if len(index) > _INDEX_DIGITS:
+                    raise ProjectionError(text, identity, f"is malformed at {rest[position:][:40]!r}")
                 path.append(int(index))
             elif quoted is not None:
                 try:
@@ -157,6 +160,11 @@ def _decoded(value: object) -> object:
     if not isinstance(value, str) or not value.strip() or value.strip()[0] not in '{["-0123456789tfn':
         return value
     try:
-        return json.loads(value)
-    except ValueError:
+        return json.loads(value, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
         return value
+
+
+def _refuse_constant(name: str) -> object:
+    # Python's parser takes NaN and Infinity for JSON; they are words.
+    raise ValueError(name)

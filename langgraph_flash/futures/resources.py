@@ -7,6 +7,7 @@ everything. A template, `calendar/{user}`, becomes a path once the arguments of 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -85,9 +86,9 @@ class Template:
         """
         if not isinstance(text, str):
             raise ResourceError(text, "is not a string")
-        if not text.strip("/ "):
+        if not text.replace("/", "").strip():
             raise ResourceError(text, "is empty")
-        segments = [segment for segment in text.strip().split("/") if segment]
+        segments = [segment for part in text.split("/") if (segment := part.strip())]
         if segments[-1] == "*":
             segments.pop()
         fields: set[str] = set()
@@ -136,14 +137,43 @@ def _filled(segment: str, values: Mapping[str, str]) -> str:
     return _FIELD.sub(lambda match: values[match[1]], segment)
 
 
+_TRUE = frozenset({"true", "yes", "on", "y", "t"})
+_FALSE = frozenset({"false", "no", "off", "n", "f"})
+
+
 def _scalar(value: object) -> str | None:
-    # Tools coerce their arguments, so 1, 1.0 and "1" may be the same thing and must give the same path.
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    if isinstance(value, (int, float)):
-        return str(value)
-    if isinstance(value, str) and "*" not in value:
-        return value.strip() or None
-    return None
+    """One spelling for everything that a tool's schema may coerce to the same value.
+
+    `1`, `1.0`, `"01"` and `True` can all be the same argument, and a path must never tell apart what the tool does not.
+    Where they are different after all, calls wait for each other that need not.
+    """
+    if isinstance(value, float):
+        value = repr(float(value))
+    elif isinstance(value, int):
+        try:
+            return str(int(value))
+        except ValueError:  # longer than Python is willing to write
+            return None
+    if not isinstance(value, str) or "*" in value:
+        return None
+    text = value.strip()
+    if text.lower() in _TRUE:
+        return "1"
+    if text.lower() in _FALSE:
+        return "0"
+    return (_number(text) or text) or None
+
+
+def _number(text: str) -> str | None:
+    """The canonical spelling of a number, or `None` if the text is not one."""
+    try:
+        return str(int(text))
+    except ValueError:
+        pass
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    if not math.isfinite(number):
+        return None
+    return str(int(number)) if number.is_integer() else repr(number)

@@ -6,10 +6,12 @@ import asyncio
 import atexit
 import concurrent.futures
 import contextlib
+import logging
 import os
 import threading
 import weakref
 from collections.abc import Callable, Collection, Coroutine
+from functools import partial
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from langgraph_flash.errors import ConfigurationError, DeadlockError, RuntimeClosed
@@ -20,7 +22,24 @@ from langgraph_flash.futures.threads import DaemonThreads
 
 __all__ = ["FutureRuntime", "RuntimeStatistics", "default_runtime", "live_runtimes"]
 
+logger = logging.getLogger(__name__)
+
 T = TypeVar("T")
+
+_CLOSED = "the runtime was closed"
+
+
+async def _contained(visit: Coroutine[Any, Any, T]) -> Callable[[], T]:
+    """Await a visit so that what would end the loop itself is raised where the visit was asked for."""
+    try:
+        value = await visit
+    except (KeyboardInterrupt, SystemExit) as error:
+        return partial(_reraise, error)
+    return lambda: value
+
+
+def _reraise(error: BaseException) -> Any:
+    raise error
 
 
 class RuntimeStatistics(NamedTuple):
@@ -33,7 +52,7 @@ class RuntimeStatistics(NamedTuple):
     running: int
     """Calls executing."""
     abandoned: int
-    """Calls given up while their thread was still running, in the scopes of today."""
+    """Calls given up although they are still running: threads that cannot be stopped, coroutines that would not."""
 
 
 class FutureRuntime:
@@ -136,12 +155,13 @@ class FutureRuntime:
                 "A graph was invoked synchronously inside an async tool that runs on the future runtime's own loop, "
                 "which would wait for itself. Await graph.ainvoke(...) in that tool, or make the tool a plain def."
             )
-        waiting = asyncio.run_coroutine_threadsafe(visit(), loop)
+        waiting = asyncio.run_coroutine_threadsafe(_contained(visit()), loop)
         try:
-            return waiting.result()
-        except (KeyboardInterrupt, SystemExit):
+            outcome = waiting.result()
+        except KeyboardInterrupt:
             waiting.cancel()
             raise
+        return outcome()
 
     async def acall(self, visit: Callable[[], Coroutine[Any, Any, T]], pulse: Callable[[], None] | None = None) -> T:
         """Await a visit on the runtime's loop, from any loop; cancelling the caller cancels the visit.
@@ -151,31 +171,37 @@ class FutureRuntime:
             pulse: Called about once a second on the caller's loop while the visit lasts.
         """
         home = self.start()
-        task: asyncio.Future[T]
+        task: asyncio.Future[Callable[[], T]]
         if asyncio.get_running_loop() is home:
-            task = asyncio.ensure_future(visit())
+            task = asyncio.ensure_future(_contained(visit()))
         else:
-            task = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(visit(), home))
+            task = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_contained(visit()), home))
         try:
             if pulse is None:
                 await asyncio.wait({task})
             else:
                 while not (await asyncio.wait({task}, timeout=1.0))[0]:
                     pulse()
-        except asyncio.CancelledError:
+        except GeneratorExit:
             task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
             raise
-        return task.result()
+        except BaseException:
+            task.cancel()
+            await asyncio.wait({task})
+            if not task.cancelled() and (error := task.exception()) is not None:
+                logger.warning("a visit failed while it was being cancelled", exc_info=error)
+            raise
+        return task.result()()
 
     # Scopes ---------------------------------------------------------------------------------------------------
 
     def scope(self, key: str, make: Callable[[asyncio.AbstractEventLoop], Scope]) -> Scope:
         """The scope of this key, made if it is new; call it on the runtime's loop."""
         scope = self._scopes.get(key)
-        if scope is None:
-            loop = asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
+        if scope is not None:
+            scope.touched = loop.time()
+        else:
             scope = self._scopes[key] = make(loop)
             if self._sweeping is None:
                 self._sweeping = loop.call_later(self.ttl / 4, self._sweep)
@@ -231,7 +257,7 @@ class FutureRuntime:
         self._sweeping = None
         loop = asyncio.get_running_loop()
         for key, scope in list(self._scopes.items()):
-            if loop.time() - scope.touched > self.ttl:
+            if loop.time() - scope.touched > self.ttl and not scope.awaited:
                 scope.cancel_all(f"nothing asked for it within {self.ttl:g} s")
                 del self._scopes[key]
         if self._scopes:
@@ -244,19 +270,29 @@ class FutureRuntime:
             scopes=len(scopes),
             futures=sum(map(len, scopes)),
             running=sum(scope.scheduler.running for scope in scopes),
-            abandoned=sum(scope.abandoned for scope in scopes),
+            abandoned=self.threads.abandoned + sum(scope.abandoned for scope in scopes),
         )
 
     # The end --------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Cancel everything, give it a moment to end, and stop the thread. Safe to call twice."""
+        """Cancel everything, give it a moment to end, and stop the thread. Safe to call twice.
+
+        Raises:
+            DeadlockError: It was called from the runtime's own thread.
+        """
         if self._closed:
             return
+        if self._thread is not None and threading.current_thread() is self._thread:
+            raise DeadlockError("A FutureRuntime was closed from its own thread, which would have to wait for itself.")
         self._closed = True
+        _runtimes.discard(self)
         atexit.unregister(self.close)
         loop, self._loop = self._loop, None
-        if loop is not None and self._owns_loop and self._thread is not None and not loop.is_closed():
+        if loop is not None and not self._owns_loop and not loop.is_closed():
+            for key in list(self._scopes):
+                loop.call_soon_threadsafe(self._scopes.pop(key).cancel_all, _CLOSED)
+        if loop is not None and self._thread is not None and not loop.is_closed():
             with contextlib.suppress(concurrent.futures.TimeoutError):
                 asyncio.run_coroutine_threadsafe(self._close_scopes(), loop).result(timeout=5)
             loop.call_soon_threadsafe(loop.stop)
@@ -267,7 +303,19 @@ class FutureRuntime:
         if self._sweeping is not None:
             self._sweeping.cancel()
         scopes, self._scopes = list(self._scopes.values()), {}
-        await asyncio.gather(*(scope.close("the runtime was closed") for scope in scopes))
+        await asyncio.gather(*(scope.close(_CLOSED) for scope in scopes))
+        # Visits may wait for something else than futures; whoever called them must not block for ever.
+        if rest := asyncio.all_tasks() - {asyncio.current_task()}:
+            for task in rest:
+                task.cancel()
+            await asyncio.wait(rest, timeout=1.0)
+
+    def _forked(self) -> None:
+        """A forked child has neither the thread nor the loop nor what ran there: begin again without them."""
+        self._guard = threading.Lock()
+        self.threads = DaemonThreads()
+        self._loop = self._thread = self._sweeping = None
+        self._scopes = {}
 
     def __repr__(self) -> str:
         return f"<FutureRuntime {'closed' if self._closed else self.statistics()}>"
@@ -291,5 +339,11 @@ def default_runtime() -> FutureRuntime:
         return _default[0]
 
 
-# A forked child has neither the thread nor the loop; it starts with none.
-os.register_at_fork(after_in_child=_default.clear)
+def _start_afresh() -> None:
+    global _default_guard  # noqa: PLW0603 - another thread may have held it while the process was forked
+    _default_guard = threading.Lock()
+    for runtime in live_runtimes():
+        runtime._forked()
+
+
+os.register_at_fork(after_in_child=_start_afresh)

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from langgraph_flash.errors import ConfigurationError
 from langgraph_flash.futures.future import Future, State, Work
+from langgraph_flash.futures.resources import conflicts
 from langgraph_flash.futures.tree import ResourceTree
 
 __all__ = ["DispatchOrder", "OrderFailure", "Scheduler", "longest_first", "program_order"]
@@ -131,7 +132,7 @@ class Scheduler:
         if cancelled:
             call._state = State.CANCELLED
         elif error is not None or reason is not None:
-            call.reason = reason or (str(error) or repr(error))
+            call.reason = reason or _words(error)
             call._state = State.FAILED
         else:
             call._state = State.SUCCEEDED
@@ -181,11 +182,16 @@ class Scheduler:
 
     def _end_waiting(self, doomed: list[tuple[Future, str, Future | None]]) -> list[Future]:
         cancelled: list[Future] = []
+        through: set[tuple[int, int]] = set()
         queue = doomed
         while queue:
             upcoming: list[tuple[Future, str, Future | None]] = []
             for call, reason, cause in queue:
                 if call.state not in (State.ANNOUNCED, State.WAITING):
+                    holds_place = call.settled and not call.passed
+                    if cause is not None and holds_place and (call.index, cause.index) not in through:
+                        through.add((call.index, cause.index))
+                        upcoming += self._behind(call, cause)
                     continue
                 call._state = State.CANCELLED
                 call.reason, call.cause = reason, cause
@@ -198,6 +204,19 @@ class Scheduler:
         for call in cancelled:
             self._pass(call)
         return cancelled
+
+    def _behind(self, cancelled: Future, cause: Future) -> list[tuple[Future, str, Future | None]]:
+        """Calls that come after `cause` although their edge leads to a call that was cancelled before it ended.
+
+        That call took over the cause's place in the tree, and may hold other places besides.
+        """
+        if self._on_order_failure != "cancel":
+            return []
+        return [
+            (dependent, _order_lost(cause), cause)
+            for dependent in cancelled.order_dependents
+            if conflicts(cause.access, dependent.access)
+        ]
 
     def _pass(self, call: Future) -> None:
         """Let order dependents go on, once everything this call had to wait for has passed as well."""
@@ -217,6 +236,17 @@ class Scheduler:
             passing.order_dependents = []
             passing.work = None
             passing.context = None
+
+
+def _words(error: BaseException | None) -> str:
+    """What an error says, or its type where it says nothing or cannot be printed."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - an error of the tool's own making must not become ours
+        text = ""
+    return (
+        text if text and error is not None else f"{type(error).__name__ if error is not None else 'it'} gave no reason"
+    )
 
 
 def _lost(cause: Future) -> str:

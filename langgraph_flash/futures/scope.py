@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from langgraph_flash.errors import ToolTimeout
+from langgraph_flash.errors import FutureError, FutureFailed, ToolTimeout
 from langgraph_flash.futures.future import Future, State, Work
 from langgraph_flash.futures.references import Reference, project, substitute
 from langgraph_flash.futures.scheduler import DispatchOrder, OrderFailure, Scheduler, program_order
@@ -75,9 +76,10 @@ class Scope:
         self._eager = eager
         self._measured = measured
         self._runs: dict[str, _Run] = {}
+        self._context = contextvars.copy_context()
         self._waiters = 0
         self.abandoned = 0
-        """Calls given up while their thread was still running."""
+        """Calls given up because they would not stop."""
 
     # Registration ---------------------------------------------------------------------------------------------
 
@@ -99,6 +101,11 @@ class Scope:
     def calls(self) -> Sequence[Future]:
         """Every call not yet forgotten, in program order."""
         return self.scheduler.calls()
+
+    @property
+    def awaited(self) -> bool:
+        """Whether somebody is waiting for a result right now."""
+        return self._waiters > 0
 
     def forget(self, call: Future) -> None:
         """Drop a settled call; only calls that need its value still hold it."""
@@ -130,9 +137,11 @@ class Scope:
             async with asyncio.timeout(seconds):
                 await waiter
         except TimeoutError:
-            return False
+            # The last one may have settled in the very round in which the time ran out.
+            return missing <= 0
         finally:
             self._waiters -= 1
+            self.touched = self.loop.time()
             for call in unsettled:
                 if settled in call.callbacks:
                     call.callbacks.remove(settled)
@@ -181,7 +190,9 @@ class Scope:
             return
         while (call := self.scheduler.pop_ready()) is not None:
             now = self.loop.time()
-            task = self.loop.create_task(self._drive(call), context=call.context)
+            # Never the current context: that may be another call's, whose end is starting this one.
+            context = call.context if call.context is not None else self._context.copy()
+            task = self.loop.create_task(self._drive(call), context=context)
             run = self._runs[call.id] = _Run(task, now, now)
             task.add_done_callback(partial(self._ended, call, run))
             if call.timeout is not None and (call.timeout.total is not None or call.timeout.idle is not None):
@@ -204,25 +215,26 @@ class Scope:
 
     async def _drive(self, call: Future) -> None:
         run = self._runs[call.id]
-        if call.timeout is not None and call.timeout.idle is not None:
-
-            def touch() -> None:
-                run.last_sign = self.loop.time()
-
-            PULSE.set(touch)
+        idle = call.timeout is not None and call.timeout.idle is not None
+        PULSE.set(partial(self._touch, run) if idle else None)
         work = call.work
         assert work is not None
         try:
             value = await work(self._arguments(call))
             reason = self._failure(value)
         except asyncio.CancelledError:
-            if run.stopping is None and run.expired is None:
-                run.stopping = "its task was cancelled from outside"
             self._finish_stopped(call, run)
         except BaseException as error:  # noqa: BLE001 - kept whole; raised again where the graph can see it
-            self._finish(call, run, error=error)
+            if run.stopping is not None or run.expired is not None:
+                self._finish_stopped(call, run)
+            else:
+                self._finish(call, run, error=error)
         else:
+            # Also when it was told to stop: what it has done is done, and its value says what that was.
             self._finish(call, run, value=value, reason=reason)
+
+    def _touch(self, run: _Run) -> None:
+        run.last_sign = self.loop.time()
 
     def _ended(self, call: Future, run: _Run, task: asyncio.Task[None]) -> None:
         # A task cancelled before its first step never entered `_drive`.
@@ -236,10 +248,15 @@ class Scope:
         needed = {source.id: source for source in call.needs}
 
         def resolve(reference: Reference, name: str) -> Any:
-            value = self._view(needed[reference.future_id].result())
-            return project(reference, value, as_text=name in call.text_arguments)
+            source = needed.get(reference.future_id)
+            if source is None:
+                return reference.text
+            return project(reference, self._view(source.result()), as_text=name in call.text_arguments)
 
-        return substitute(call.arguments, resolve)
+        try:
+            return substitute(call.arguments, resolve)
+        except FutureError as error:
+            raise FutureFailed(call.id, call.tool, str(error)) from error
 
     def _finish_stopped(self, call: Future, run: _Run) -> None:
         if run.expired is not None:
@@ -250,7 +267,8 @@ class Scope:
                 reason=f"timed out: {run.expired}",
             )
         else:
-            self._finish(call, run, reason=run.stopping, cancelled=True)
+            reason = run.stopping or "its task was cancelled from outside"
+            self._finish(call, run, reason=reason, cancelled=True)
 
     def _finish(self, call: Future, run: _Run, **outcome: Any) -> None:
         if call.state is not State.RUNNING:

@@ -30,12 +30,19 @@ class DaemonThreads(ThreadPoolExecutor):
         self._idle: list[_Worker] = []
         self._guard = threading.Lock()
         self._closed = False
+        self.abandoned = 0
+        """Jobs still running although nobody waits for them any more."""
+
+    def count_abandoned(self, change: int) -> None:
+        """Note that a running job was given up (1), or that such a job has ended (-1)."""
+        with self._guard:
+            self.abandoned += change
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Run `fn(*args, **kwargs)` on an idle thread, or on a new one."""
         if self._closed:
             raise RuntimeError("cannot schedule new work after shutdown")
-        future: Future[T] = Future()
+        future: Future[T] = _Job(self)
         job = (future, fn, args, kwargs)
         with self._guard:
             worker = self._idle.pop() if self._idle else None
@@ -72,6 +79,23 @@ class DaemonThreads(ThreadPoolExecutor):
             return False
 
 
+class _Job(Future[T]):
+    """A future that notices when its running job is given up."""
+
+    def __init__(self, pool: DaemonThreads) -> None:
+        super().__init__()
+        self._pool = pool
+        self._given_up = False
+
+    def cancel(self) -> bool:
+        cancelled = super().cancel()
+        if not cancelled and self.running() and not self._given_up:
+            self._given_up = True
+            self._pool.count_abandoned(1)
+            self.add_done_callback(lambda _: self._pool.count_abandoned(-1))
+        return cancelled
+
+
 class _Worker:
     __slots__ = ("jobs", "pool", "thread")
 
@@ -94,6 +118,11 @@ class _Worker:
             if future.set_running_or_notify_cancel():
                 try:
                     result = fn(*args, **kwargs)
+                except StopIteration as error:
+                    # An asyncio future refuses it, and whoever awaits would wait for ever.
+                    translated = RuntimeError("the function raised StopIteration")
+                    translated.__cause__ = error
+                    future.set_exception(translated)
                 except BaseException as error:  # noqa: BLE001 - handed to whoever waits for the job
                     future.set_exception(error)
                 else:

@@ -141,7 +141,9 @@ def uses(
         raise ConfigurationError("pure=True says that the tool touches nothing; leave reads, writes and barrier out.")
     if barrier and (reads is not None or writes is not None):
         raise ConfigurationError("barrier=True says that the tool touches everything; leave reads and writes out.")
-    if seconds is not None and not seconds >= 0:
+    if background is not None and not isinstance(background, bool):
+        raise ConfigurationError(f"background={background!r} is not True, False or None.")
+    if seconds is not None and not _is_duration(seconds):
         raise ConfigurationError(f"seconds={seconds!r} is not a duration; give a number of at least 0.")
     undeclared = barrier or not (pure or reads is not None or writes is not None)
     declaration = Uses(
@@ -163,10 +165,20 @@ def uses(
         parameters = inspect.signature(target).parameters.values()
         if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
             declaration.check(getattr(target, "__name__", repr(target)), (parameter.name for parameter in parameters))
-        setattr(target, _ATTRIBUTE, declaration)
+        try:
+            setattr(target, _ATTRIBUTE, declaration)
+        except AttributeError:
+            raise ConfigurationError(
+                f"@uses cannot attach a declaration to {target!r}. Make it a tool first, and declare that: "
+                "uses(...)(tool(...))."
+            ) from None
         return target
 
     return declare
+
+
+def _is_duration(seconds: object) -> bool:
+    return isinstance(seconds, (int, float)) and not isinstance(seconds, bool) and seconds >= 0
 
 
 def _dump(declaration: Uses) -> dict[str, Any]:
@@ -181,6 +193,25 @@ def _dump(declaration: Uses) -> dict[str, Any]:
     ).model_dump(exclude_none=True)
 
 
+def _load(data: _Declaration) -> Uses:
+    """The declaration in a validated record.
+
+    Raises:
+        ConfigurationError: A path, limit or duration in it is malformed.
+    """
+    if data.seconds is not None and not _is_duration(data.seconds):
+        raise ConfigurationError(f"seconds={data.seconds!r} is not a duration")
+    timeout = Timeout(data.timeout, idle=data.idle)
+    undeclared = data.reads is None and data.writes is None
+    return Uses(
+        reads=None if undeclared else _templates("reads", data.reads),
+        writes=None if undeclared else _templates("writes", data.writes),
+        background=data.background,
+        timeout=None if timeout == Timeout() else timeout,
+        seconds=data.seconds,
+    )
+
+
 def declared(tool: object) -> Uses | None:
     """The declaration of a tool object or function, or `None` if it has none.
 
@@ -191,22 +222,15 @@ def declared(tool: object) -> Uses | None:
     if isinstance(metadata, Mapping) and _METADATA in metadata:
         name = str(getattr(tool, "name", tool))
         try:
-            data = _Declaration.model_validate(metadata[_METADATA])
-        except ValidationError as error:
+            return _load(_Declaration.model_validate(metadata[_METADATA]))
+        except (ValidationError, ConfigurationError) as error:
+            first = error.errors()[0] if isinstance(error, ValidationError) else None
+            problem = str(error) if first is None else f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
             raise DeclarationError(
                 name,
-                f'metadata["flash"] is not a declaration ({error.errors()[0]["loc"]}: {error.errors()[0]["msg"]})',
+                f'metadata["flash"] is not a declaration ({problem})',
                 "Write it with @uses(...), or use the keys reads, writes, background, timeout, idle, seconds.",
             ) from error
-        timeout = Timeout(data.timeout, idle=data.idle)
-        undeclared = data.reads is None and data.writes is None
-        return Uses(
-            reads=None if undeclared else _templates("reads", data.reads),
-            writes=None if undeclared else _templates("writes", data.writes),
-            background=data.background,
-            timeout=None if timeout == Timeout() else timeout,
-            seconds=data.seconds,
-        )
     for candidate in (tool, getattr(tool, "func", None), getattr(tool, "coroutine", None)):
         found = getattr(candidate, _ATTRIBUTE, None)
         if isinstance(found, Uses):

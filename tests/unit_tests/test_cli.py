@@ -49,8 +49,10 @@ def test_serve_model_passes_its_options_on(monkeypatch: pytest.MonkeyPatch):
     calls: list[tuple[object, dict[str, object]]] = []
     monkeypatch.setattr("langgraph_flash.models.local.serve", lambda model, **options: calls.append((model, options)))
     assert cli.main(["serve-model"]) == 0
-    assert cli.main("serve-model --model m.gguf --host 0.0.0.0 --port 0 --parallel 2 --context 512".split()) == 0
-    assert cli.main("serve-model --threads 3 --verbose".split()) == 0
+    assert (
+        cli.main(["serve-model", "--model=m.gguf", "--host=0.0.0.0", "--port=0", "--parallel=2", "--context=512"]) == 0
+    )
+    assert cli.main(["serve-model", "--threads=3", "--verbose"]) == 0
     defaults: dict[str, object] = {
         "host": "127.0.0.1",
         "port": 8080,

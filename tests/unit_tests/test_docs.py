@@ -19,6 +19,8 @@ NAMED = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.
 DOCUMENTS = [path for path in NAMED if path.exists()] + sorted((ROOT / "examples").glob("**/README.md"))
 
 FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\w+)[^\n]*\n(?P<body>.*?)^(?P=indent)```", re.M | re.S)
+# What may stand before a command's name: a separator, a prompt, variables, a folder or a runner.
+START = r"(?:^|[;&|])[ \t]*(?:\$ )?(?:\w+=\S* )*(?:uv run |\S*/)?"
 TARGET = re.compile(r"^([a-z][\w-]*):(?!=)", re.M)
 
 
@@ -61,11 +63,11 @@ def missing_commands(text: str) -> list[str]:
     subcommands = {command.name for command in COMMANDS}
     text = re.sub(r"(^|\s)#.*", "", text)
     missing = []
-    for words in re.findall(r"(?:^|[;&|]\s*)make ([^\n;&|]+)", text, re.M):
+    for words in re.findall(START + r"make ([^\n;&|]+)", text, re.M):
         # Options and variables are not targets.
         names = [word for word in words.split() if not word.startswith("-") and "=" not in word]
         missing += [f"make {name}" for name in names if name not in targets]
-    for name in re.findall(r"\blanggraph-flash +([a-z][\w-]*)", text):
+    for name in re.findall(START + r"langgraph-flash +([a-z][\w-]*)", text, re.M):
         if name not in subcommands:
             missing.append(f"langgraph-flash {name}")
     for name in re.findall(r"python3? -m (benchmarks\.[\w.]+)", text):
@@ -90,8 +92,8 @@ def test_a_wrong_command_would_be_found(monkeypatch: pytest.MonkeyPatch):
     text = (
         "git clone URL && make sett\n"
         "make test TEST=tests/unit_tests  # make nothing\n"
-        "pip install langgraph-flash\n"
-        "langgraph-flash serve --port 1\n"
+        "pip install langgraph-flash langgraph\n"
+        "PORT=1 .venv/bin/langgraph-flash serve --port $PORT\n"
         "python -m benchmarks.nothing\n"
     )
     assert missing_commands(text) == ["make sett", "langgraph-flash serve", "python -m benchmarks.nothing"]

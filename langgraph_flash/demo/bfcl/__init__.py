@@ -22,7 +22,7 @@ from langgraph_flash.demo.bfcl.orders import (
     order_edges,
 )
 from langgraph_flash.demo.bfcl.programs import CATEGORIES, Program, ProgramCall, Turn, load_programs
-from langgraph_flash.demo.bfcl.projections import Projection, projections_of, resolve, with_projections
+from langgraph_flash.demo.bfcl.projections import Projection, fill, projections_of, resolve, value_at, with_projections
 from langgraph_flash.demo.bfcl.tools import make_tools
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "canonical",
     "difference",
     "execute",
+    "fill",
     "footprint",
     "fresh_instances",
     "freed_calls",
@@ -50,5 +51,6 @@ __all__ = [
     "resolve",
     "run_in_order",
     "run_sequential",
+    "value_at",
     "with_projections",
 ]

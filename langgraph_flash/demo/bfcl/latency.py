@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from langgraph_flash.demo.bfcl.programs import Program
 from langgraph_flash.errors import ConfigurationError
 
-__all__ = ["LatencyModel", "constant", "delays", "descending", "none", "proportional", "uniform"]
+__all__ = ["LatencyModel", "constant", "delays", "descending", "halving", "none", "proportional", "uniform"]
 
 LatencyModel: TypeAlias = Callable[[Program, int, int], float]
 """Seconds taken by a call, from the program, the index of the turn and the call's index within it."""
@@ -78,6 +78,19 @@ def descending(low: float, high: float) -> LatencyModel:
         return low + (high - low) * (last - call) / last if last else low
 
     return seconds
+
+
+def halving(last: float) -> LatencyModel:
+    """Within a turn every call takes twice as long as the one after it, so longer than all later ones together.
+
+    Among calls started together, the later ones then end first, however many of them have to wait for each other:
+    an executor without limits runs a turn in the order of `latest_first`, as far as its own rules allow.
+
+    Args:
+        last: Time of the last call of a turn, in seconds.
+    """
+    _checked(last=last)
+    return lambda program, turn, call: last * 2.0 ** (len(program.turns[turn].calls) - 1 - call)
 
 
 def _key(method: str, args: Mapping[str, Any]) -> str:

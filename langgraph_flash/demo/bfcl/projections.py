@@ -15,7 +15,7 @@ from typing import Any, Literal
 from langgraph_flash.demo.bfcl.oracle import ProgramResult
 from langgraph_flash.demo.bfcl.programs import Program, ProgramCall, Turn
 
-__all__ = ["Projection", "Scope", "projections_of", "resolve", "with_projections"]
+__all__ = ["Projection", "Scope", "fill", "projections_of", "resolve", "value_at", "with_projections"]
 
 Scope = Literal["turn", "program"]
 """How far back a projection may point: within its own turn, or to any earlier call of the program."""
@@ -137,6 +137,19 @@ def projections_of(value: Any) -> list[Projection]:
     return found
 
 
+def value_at(text: str, path: str) -> Any:
+    """The leaf of a result's text that a projection's path leads to."""
+    return next(item for place, item in _leaves(json.loads(text), "") if place == path)
+
+
+def fill(args: Mapping[str, Any], value_of: Callable[[Projection], Any]) -> dict[str, Any]:
+    """Arguments of a call of a projected program, with every projection replaced by what `value_of` says."""
+    filled: dict[str, Any] = _replaced(
+        dict(args), lambda leaf: value_of(leaf) if isinstance(leaf, Projection) else leaf
+    )
+    return filled
+
+
 def resolve(args: Mapping[str, Any], text_of: Callable[[int, int], str]) -> dict[str, Any]:
     """Put the values back: arguments with every projection replaced by what it points to.
 
@@ -144,12 +157,4 @@ def resolve(args: Mapping[str, Any], text_of: Callable[[int, int], str]) -> dict
         args: Arguments of a call of a projected program.
         text_of: Gives the result text of a call, by turn and by index within the turn.
     """
-
-    def value(leaf: Any) -> Any:
-        if not isinstance(leaf, Projection):
-            return leaf
-        parsed = json.loads(text_of(leaf.turn, leaf.call))
-        return next(item for path, item in _leaves(parsed, "") if path == leaf.path)
-
-    resolved: dict[str, Any] = _replaced(dict(args), value)
-    return resolved
+    return fill(args, lambda projection: value_at(text_of(projection.turn, projection.call), projection.path))

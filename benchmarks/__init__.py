@@ -1,0 +1,1 @@
+"""Measurements of the package, each run with `python -m benchmarks.NAME`."""
