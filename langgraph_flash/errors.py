@@ -23,6 +23,7 @@ A class is raised with facts and writes the sentence itself: what was given, wha
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 __all__ = [
     "ConfigurationError",
@@ -45,7 +46,18 @@ __all__ = [
 
 
 class FlashError(Exception):
-    """Base of every error this package raises on purpose."""
+    """Base of every error this package raises on purpose; it can be copied and sent to another process."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Rebuild from the sentence and the facts: the constructor takes the facts alone."""
+        return _rebuild, (type(self), self.args, self.__dict__)
+
+
+def _rebuild(kind: type[FlashError], args: tuple[Any, ...], facts: dict[str, Any]) -> FlashError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(facts)
+    return error
 
 
 class ConfigurationError(FlashError, ValueError):

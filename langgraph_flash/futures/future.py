@@ -14,10 +14,16 @@ from langgraph_flash.futures.timeouts import Timeout
 if TYPE_CHECKING:
     from langgraph_flash.futures.tree import ResourceNode
 
-__all__ = ["Future", "State", "Work"]
+__all__ = ["Failure", "Future", "State", "View", "Work"]
 
 Work = Callable[[dict[str, Any]], Awaitable[Any]]
 """Runs the tool with its final arguments."""
+
+View = Callable[[Any], Any]
+"""From what a tool's work returned to the value that references see."""
+
+Failure = Callable[[Any], str | None]
+"""From what a tool's work returned to the reason why it is a failure, or `None` if it is none."""
 
 
 class State(Enum):
@@ -71,6 +77,7 @@ class Future:
         "data_dependents",
         "error",
         "estimate",
+        "failure",
         "id",
         "index",
         "label",
@@ -85,6 +92,7 @@ class Future:
         "tool",
         "unresolved",
         "value",
+        "view",
         "work",
     )
 
@@ -103,6 +111,8 @@ class Future:
         background: bool = True,
         label: str | None = None,
         text_arguments: frozenset[str] = frozenset(),
+        view: View | None = None,
+        failure: Failure | None = None,
         tags: Any = None,
     ) -> None:
         self.id = id
@@ -120,6 +130,10 @@ class Future:
         """How the call reads in a sentence: `search(query="x")`."""
         self.text_arguments = text_arguments
         """Names of the arguments that want text, so that text which is JSON stays text there."""
+        self.view = view
+        """What references see of its value; the value itself if `None`."""
+        self.failure = failure
+        """Says why a value that was returned normally is a failure all the same."""
         self.tags = tags
         """Whatever the owner wants to remember about the call."""
         self.value: Any = None

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from langgraph_flash.errors import ConfigurationError, DeadlockError, RuntimeClosed
+from langgraph_flash.futures.future import Future
 from langgraph_flash.futures.memo import Memo
 from langgraph_flash.futures.scheduler import DispatchOrder
 from langgraph_flash.futures.scope import Scope
@@ -92,6 +93,9 @@ class FutureRuntime:
         self.ttl = ttl
         self.threads = DaemonThreads()
         self.memo = Memo()
+        """Results of visits that raised, by future id."""
+        self.delivered = Memo(limit=1_000)
+        """Futures that were delivered lately: a fork of the conversation may ask for them once more."""
         self._owns_loop = loop == "own"
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -111,7 +115,7 @@ class FutureRuntime:
         if not self._owns_loop:
             loop = asyncio.get_running_loop()
             if loop is not self._loop:
-                self._scopes.clear()
+                self._leave_loop("its event loop was left for another")
                 self._sweeping = None
                 self._loop = loop
             return loop
@@ -125,7 +129,6 @@ class FutureRuntime:
                     )
                     self._thread.start()
                     self._loop = loop
-                    atexit.register(self.close)
         return self._loop
 
     @staticmethod
@@ -160,6 +163,10 @@ class FutureRuntime:
             outcome = waiting.result()
         except KeyboardInterrupt:
             waiting.cancel()
+            raise
+        except concurrent.futures.CancelledError:
+            if self._closed:
+                raise RuntimeClosed from None
             raise
         return outcome()
 
@@ -238,7 +245,16 @@ class FutureRuntime:
             call = scope.get(future_id)
             if call is not None and call.settled:
                 scope.forget(call)
+                self.delivered.keep(future_id, call)
         self.release(scope)
+
+    def find(self, future_id: str) -> Future | None:
+        """A future of any conversation here, or one that was delivered lately."""
+        for scope in list(self._scopes.values()):
+            if (call := scope.get(future_id)) is not None and not scope.loop.is_closed():
+                return call
+        found: Future | None = self.delivered.get(future_id)
+        return found
 
     def has_room(self, calls: int) -> bool:
         """Whether so many more futures fit."""
@@ -287,17 +303,21 @@ class FutureRuntime:
             raise DeadlockError("A FutureRuntime was closed from its own thread, which would have to wait for itself.")
         self._closed = True
         _runtimes.discard(self)
-        atexit.unregister(self.close)
         loop, self._loop = self._loop, None
-        if loop is not None and not self._owns_loop and not loop.is_closed():
-            for key in list(self._scopes):
-                loop.call_soon_threadsafe(self._scopes.pop(key).cancel_all, _CLOSED)
+        if not self._owns_loop:
+            self._leave_loop(_CLOSED)
         if loop is not None and self._thread is not None and not loop.is_closed():
             with contextlib.suppress(concurrent.futures.TimeoutError):
                 asyncio.run_coroutine_threadsafe(self._close_scopes(), loop).result(timeout=5)
             loop.call_soon_threadsafe(loop.stop)
             self._thread.join(timeout=5)
         self.threads.shutdown(wait=False)
+
+    def _leave_loop(self, reason: str) -> None:
+        scopes, self._scopes = self._scopes, {}
+        for scope in scopes.values():
+            if not scope.loop.is_closed():
+                scope.loop.call_soon_threadsafe(scope.cancel_all, reason)
 
     async def _close_scopes(self) -> None:
         if self._sweeping is not None:
@@ -314,6 +334,7 @@ class FutureRuntime:
         """A forked child has neither the thread nor the loop nor what ran there: begin again without them."""
         self._guard = threading.Lock()
         self.threads = DaemonThreads()
+        self.memo, self.delivered = Memo(), Memo(limit=1_000)
         self._loop = self._thread = self._sweeping = None
         self._scopes = {}
 
@@ -346,4 +367,10 @@ def _start_afresh() -> None:
         runtime._forked()
 
 
+def _close_all() -> None:
+    for runtime in live_runtimes():
+        runtime.close()
+
+
+atexit.register(_close_all)
 os.register_at_fork(after_in_child=_start_afresh)

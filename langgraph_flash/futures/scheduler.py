@@ -75,6 +75,8 @@ class Scheduler:
         """
         cancelled: list[Future] = []
         for call in calls:
+            if (namesake := self._calls.get(call.id)) is not None and not namesake.settled:
+                raise ConfigurationError(f"{call!r} cannot be registered: {namesake!r} has the same id.")
             call.index = self._registered
             self._registered += 1
             self._calls[call.id] = call
@@ -234,8 +236,8 @@ class Scheduler:
                 else:
                     self._offer(dependent)
             passing.order_dependents = []
-            passing.work = None
-            passing.context = None
+            passing.work = passing.context = None
+            passing.needs = ()
 
 
 def _words(error: BaseException | None) -> str:

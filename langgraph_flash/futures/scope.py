@@ -11,17 +11,14 @@ from functools import partial
 from typing import Any
 
 from langgraph_flash.errors import FutureError, FutureFailed, ToolTimeout
-from langgraph_flash.futures.future import Future, State, Work
+from langgraph_flash.futures.future import Failure, Future, State, View, Work
 from langgraph_flash.futures.references import Reference, project, substitute
 from langgraph_flash.futures.scheduler import DispatchOrder, OrderFailure, Scheduler, program_order
 from langgraph_flash.futures.timeouts import PULSE, Timeout
 
-__all__ = ["Scope", "View"]
+__all__ = ["Scope"]
 
 logger = logging.getLogger(__name__)
-
-View = Callable[[Any], Any]
-"""From what a tool's work returned to the value that references see."""
 
 CANCEL_SECONDS = 1.0
 """How long a cancelled tool may take to end before it is abandoned."""
@@ -31,9 +28,9 @@ CANCEL_SECONDS = 1.0
 class _Run:
     """A call while it executes."""
 
-    task: asyncio.Task[None]
     started: float
     last_sign: float
+    task: asyncio.Task[None] | None = None
     stopping: str | None = None
     expired: str | None = None
     timer: asyncio.TimerHandle | None = None
@@ -44,9 +41,10 @@ class Scope:
 
     Args:
         key: What identifies the conversation.
+        owner: Whatever the key identifies by its address, kept alive as long as the scope.
         loop: The loop that everything runs on.
-        view: What references see of a call's value.
-        failure: Says why a value that was returned normally is nevertheless a failure, or `None`.
+        view: What references see of a call's value, for calls that do not say.
+        failure: Says why a value that was returned normally is a failure, for calls that do not say.
         limit: Most calls running at once.
         on_order_failure: What a failure does to calls that only wait for their turn.
         order: Which startable call goes first.
@@ -59,8 +57,9 @@ class Scope:
         key: str,
         *,
         loop: asyncio.AbstractEventLoop,
+        owner: object = None,
         view: View = lambda value: value,
-        failure: Callable[[Any], str | None] = lambda value: None,
+        failure: Failure = lambda value: None,
         limit: int | None = None,
         on_order_failure: OrderFailure = "continue",
         order: DispatchOrder = program_order,
@@ -68,6 +67,7 @@ class Scope:
         measured: Callable[[str, float], None] | None = None,
     ) -> None:
         self.key = key
+        self.owner = owner
         self.loop = loop
         self.scheduler = Scheduler(limit=limit, on_order_failure=on_order_failure, order=order)
         self.touched = loop.time()
@@ -76,7 +76,6 @@ class Scope:
         self._eager = eager
         self._measured = measured
         self._runs: dict[str, _Run] = {}
-        self._context = contextvars.copy_context()
         self._waiters = 0
         self.abandoned = 0
         """Calls given up because they would not stop."""
@@ -174,7 +173,8 @@ class Scope:
     def _stop(self, call: Future, run: _Run) -> None:
         if run.timer is not None:
             run.timer.cancel()
-        run.task.cancel()
+        if run.task is not None:
+            run.task.cancel()
         run.timer = self.loop.call_later(CANCEL_SECONDS, self._abandon, call, run)
 
     def _abandon(self, call: Future, run: _Run) -> None:
@@ -190,11 +190,13 @@ class Scope:
             return
         while (call := self.scheduler.pop_ready()) is not None:
             now = self.loop.time()
+            run = self._runs[call.id] = _Run(now, now)
             # Never the current context: that may be another call's, whose end is starting this one.
-            context = call.context if call.context is not None else self._context.copy()
-            task = self.loop.create_task(self._drive(call), context=context)
-            run = self._runs[call.id] = _Run(task, now, now)
-            task.add_done_callback(partial(self._ended, call, run))
+            context = call.context if call.context is not None else contextvars.Context()
+            run.task = self.loop.create_task(self._drive(call), context=context)
+            run.task.add_done_callback(partial(self._ended, call, run))
+            if call.settled:  # under an eager task factory it may have run to its end already
+                continue
             if call.timeout is not None and (call.timeout.total is not None or call.timeout.idle is not None):
                 self._watch(call, run, call.timeout)
 
@@ -215,13 +217,13 @@ class Scope:
 
     async def _drive(self, call: Future) -> None:
         run = self._runs[call.id]
-        idle = call.timeout is not None and call.timeout.idle is not None
-        PULSE.set(partial(self._touch, run) if idle else None)
+        if call.timeout is not None and call.timeout.idle is not None:
+            PULSE.set(partial(self._touch, run, PULSE.get()))
         work = call.work
         assert work is not None
         try:
             value = await work(self._arguments(call))
-            reason = self._failure(value)
+            reason = (call.failure or self._failure)(value)
         except asyncio.CancelledError:
             self._finish_stopped(call, run)
         except BaseException as error:  # noqa: BLE001 - kept whole; raised again where the graph can see it
@@ -233,8 +235,10 @@ class Scope:
             # Also when it was told to stop: what it has done is done, and its value says what that was.
             self._finish(call, run, value=value, reason=reason)
 
-    def _touch(self, run: _Run) -> None:
+    def _touch(self, run: _Run, outer: Callable[[], None] | None) -> None:
         run.last_sign = self.loop.time()
+        if outer is not None:  # a graph inside a tool keeps that tool alive as well
+            outer()
 
     def _ended(self, call: Future, run: _Run, task: asyncio.Task[None]) -> None:
         # A task cancelled before its first step never entered `_drive`.
@@ -251,7 +255,8 @@ class Scope:
             source = needed.get(reference.future_id)
             if source is None:
                 return reference.text
-            return project(reference, self._view(source.result()), as_text=name in call.text_arguments)
+            value = (source.view or self._view)(source.result())
+            return project(reference, value, as_text=name in call.text_arguments)
 
         try:
             return substitute(call.arguments, resolve)
@@ -277,7 +282,7 @@ class Scope:
             run.timer.cancel()
         del self._runs[call.id]
         self.touched = self.loop.time()
-        if self._measured is not None:
+        if self._measured is not None and run.stopping is None and run.expired is None:
             self._measured(call.tool, self.touched - run.started)
         lost = self.scheduler.finish(call, **outcome)
         self._announce_settled([call, *lost])
@@ -292,7 +297,7 @@ class Scope:
     async def close(self, reason: str) -> None:
         """Cancel everything and wait, within bounds, until it has ended."""
         self.cancel_all(reason)
-        if tasks := [run.task for run in self._runs.values()]:
+        if tasks := [run.task for run in self._runs.values() if run.task is not None]:
             await asyncio.wait(tasks, timeout=CANCEL_SECONDS)
 
     def __len__(self) -> int:

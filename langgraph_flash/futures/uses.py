@@ -193,6 +193,11 @@ def _dump(declaration: Uses) -> dict[str, Any]:
     ).model_dump(exclude_none=True)
 
 
+def _methods(tool: object) -> tuple[object, object]:
+    """What a tool class may have declared on the methods that do its work."""
+    return getattr(type(tool), "_run", None), getattr(type(tool), "_arun", None)
+
+
 def _load(data: _Declaration) -> Uses:
     """The declaration in a validated record.
 
@@ -231,7 +236,7 @@ def declared(tool: object) -> Uses | None:
                 f'metadata["flash"] is not a declaration ({problem})',
                 "Write it with @uses(...), or use the keys reads, writes, background, timeout, idle, seconds.",
             ) from error
-    for candidate in (tool, getattr(tool, "func", None), getattr(tool, "coroutine", None)):
+    for candidate in (tool, getattr(tool, "func", None), getattr(tool, "coroutine", None), *_methods(tool)):
         found = getattr(candidate, _ATTRIBUTE, None)
         if isinstance(found, Uses):
             return found

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from langchain_core.messages import AIMessage
+from langgraph.config import get_config
+from langgraph.runtime import get_runtime
 
 from langgraph_flash.futures.runtime import live_runtimes
 from langgraph_flash.nodes.ledger import read_ledger
+from langgraph_flash.nodes.scoping import place_of
 
 __all__ = ["flash_condition"]
 
@@ -40,10 +43,25 @@ def flash_condition(state: Any, messages_key: str = "messages") -> Literal["tool
     if ledger.delivered:
         for runtime in live_runtimes():
             runtime.confirm(ledger.delivered)
-    if any(record.on_end == "drain" for record in ledger.pending.values()):
+    if any(record.on_end == "drain" for record in ledger.pending.values()) or _trimmed(messages_key):
         return "tools"
     for record in ledger.pending.values():
         if record.on_end == "cancel":
             for runtime in live_runtimes():
                 runtime.cancel(record.future, "the run ended with it still pending")
     return "__end__"
+
+
+def _trimmed(messages_key: str) -> bool:
+    """Whether this run has pending futures whose placeholders were removed from its messages."""
+    try:
+        place = place_of(get_runtime(), get_config(), "", messages_key)
+    except RuntimeError:  # called outside a graph
+        return False
+    return any(
+        tag.run is place.run and tag.offered is None and tag.on_end == "drain"
+        for runtime in live_runtimes()
+        if (scope := runtime.find_scope(place.key)) is not None
+        for future in scope.calls()
+        if future.background and (tag := future.tags) is not None
+    )

@@ -43,7 +43,6 @@ class ToolPlan:
     timeout: Timeout | None
     schema: type[BaseModel] | None
     """Validates what a model passes, where that can be done before the tool runs."""
-    text_arguments: frozenset[str]
 
 
 class FlashNode(Host):
@@ -147,10 +146,12 @@ class FlashNode(Host):
         _one_of("on_order_failure", on_order_failure, ("continue", "cancel"))
         _one_of("dispatch", dispatch, ("program", "longest"))
         _one_of("loop", loop, ("runtime", "caller"))
-        if isinstance(grace, bool) or not grace >= 0:
+        if not _is_seconds(grace):
             raise ConfigurationError(f"grace={grace!r} is not a number of at least 0 seconds, or math.inf to wait.")
-        if max_parallel is not None and max_parallel < 1:
-            raise ConfigurationError(f"max_parallel={max_parallel!r} would let nothing run; give at least 1, or None.")
+        if max_parallel is not None and not (type(max_parallel) is int and max_parallel >= 1):
+            raise ConfigurationError(
+                f"max_parallel={max_parallel!r} is not a number of calls; give at least 1, or None."
+            )
         self.grace = None if math.isinf(grace) else float(grace)
         self.on_end: OnEnd = on_end
         self._on_order_failure: OrderFailure = on_order_failure
@@ -160,15 +161,16 @@ class FlashNode(Host):
         self.on_callers_loop = loop == "caller"
         self._runtime = runtime
         self._key = uuid.uuid4().hex
+        self._text_arguments: dict[str, frozenset[str]] = {}
         self.plans = _plans(self._tools_by_name, background, timeout)
         self.default_timeout = None if isinstance(timeout, Mapping) else _limit(timeout)
         self._pulsing = any(plan.timeout is not None and plan.timeout.idle is not None for plan in self.plans.values())
-        self._futures = self.grace is not None and any(plan.background for plan in self.plans.values())
+        self.offers_futures = self.grace is not None and any(plan.background for plan in self.plans.values())
         self.active = any(plan.background for plan in self.plans.values()) or any(
             plan.uses is not UNDECLARED for plan in self.plans.values()
         )
         self.control_names: frozenset[str] = frozenset()
-        if self._futures:
+        if self.offers_futures:
             self._add_control_tools(cancel=cancellation)
 
     def _add_control_tools(self, *, cancel: bool) -> None:
@@ -183,21 +185,23 @@ class FlashNode(Host):
 
     # The model's side -----------------------------------------------------------------------------------------
 
-    def bind(self, model: BaseChatModel, **kwargs: Any) -> Any:  # type: ignore[override]
+    def bind(self, model: BaseChatModel | None = None, **kwargs: Any) -> Any:
         """Bind a chat model to this node's tools, each argument of which then also takes a future's id.
 
         Args:
-            model: The chat model.
+            model: The chat model. Without one this is the `bind` that every runnable has.
             **kwargs: Passed on to `model.bind_tools`, such as `tool_choice` or `parallel_tool_calls`.
 
         Returns:
             The bound model.
         """
+        if model is None:
+            return super().bind(**kwargs)
         return model.bind_tools(self.model_tools(), **kwargs)
 
     def model_tools(self) -> list[dict[str, Any] | BaseTool]:
         """The tools as the model should see them: `await_future` included, schemas widened where futures exist."""
-        if not self._futures:
+        if not self.offers_futures:
             return list(self._tools_by_name.values())
         return [tool if name in self.control_names else widened(tool) for name, tool in self._tools_by_name.items()]
 
@@ -251,29 +255,42 @@ class FlashNode(Host):
 
     async def _visit(self, turn: Turn) -> Any:
         if self.active:
-            scope = self.runtime.scope(turn.place.key, lambda loop: self._scope(turn.place.key, loop))
+            scope = self.runtime.scope(turn.place.key, lambda loop: self._scope(turn, loop))
         else:
-            scope = self._scope(turn.place.key, asyncio.get_running_loop())
+            scope = self._scope(turn, asyncio.get_running_loop())
         return await Visit(self, turn, scope).run()
 
-    def _scope(self, key: str, loop: asyncio.AbstractEventLoop) -> Scope:
+    def _scope(self, turn: Turn, loop: asyncio.AbstractEventLoop) -> Scope:
         runtime = self.runtime
         return Scope(
-            key,
+            turn.place.key,
+            owner=turn.place.owner,
             loop=loop,
-            view=self._content,
-            failure=self._failure_of,
             on_order_failure=self._on_order_failure,
             order=runtime.order or self._dispatch,
             eager=runtime.eager,
             measured=runtime.measured,
         )
 
-    def _content(self, outputs: Outputs) -> Any:
-        message = final_message(outputs, self._messages_key)
-        return None if message is None else message.content
+    def text_arguments(self, tool: str) -> frozenset[str]:
+        """Names of a tool's arguments that take text, where text that is JSON must stay text."""
+        if tool not in self._text_arguments:
+            found = self._tools_by_name.get(tool)
+            self._text_arguments[tool] = frozenset() if found is None else accepts_text(found)
+        return self._text_arguments[tool]
 
-    def _failure_of(self, outputs: Outputs) -> str | None:
+    def view(self, outputs: Outputs) -> Any:
+        """What references see of a call: the content it ended with, as text if it is nothing but text."""
+        message = final_message(outputs, self._messages_key)
+        if message is None:
+            return None
+        content = message.content
+        if isinstance(content, list) and content and all(_is_text(block) for block in content):
+            return "\n".join(block if isinstance(block, str) else block["text"] for block in content)
+        return content
+
+    def failure_of(self, outputs: Outputs) -> str | None:
+        """Why a call that returned is a failure all the same, or `None`."""
         message = final_message(outputs, self._messages_key)
         if message is None:
             return None
@@ -283,6 +300,14 @@ class FlashNode(Host):
 
     def _on_loop(self, make: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         return self.runtime.call(make)
+
+
+def _is_seconds(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0
+
+
+def _is_text(block: Any) -> bool:
+    return isinstance(block, str) or (isinstance(block, dict) and block.get("type") == "text" and "text" in block)
 
 
 def _one_of(name: str, given: str, allowed: tuple[str, ...]) -> None:
@@ -300,9 +325,11 @@ def _plans(
     background: bool | Collection[str] | None,
     timeout: Timeout | float | timedelta | Mapping[str, Timeout | float | timedelta] | None,
 ) -> dict[str, ToolPlan]:
-    named = frozenset() if background is None or isinstance(background, (bool, str)) else frozenset(background)
-    if isinstance(background, str):
-        raise ConfigurationError(f"background={background!r} is a string; pass a list of tool names, True or False.")
+    if background is not None and (isinstance(background, str) or not isinstance(background, (bool, Collection))):
+        raise ConfigurationError(
+            f"background={background!r} is not True, False, None or a list of strings, the tool names."
+        )
+    named = frozenset() if background is None or isinstance(background, bool) else frozenset(background)
     for option, names in (("background", named), ("timeout", timeout if isinstance(timeout, Mapping) else ())):
         if unknown := sorted(set(names) - set(tools)):
             raise ConfigurationError(f"{option} names {unknown}, which are not tools of this node: {sorted(tools)}.")
@@ -310,7 +337,8 @@ def _plans(
     for name, tool in tools.items():
         found = declared(tool)
         uses = found or UNDECLARED
-        uses.check(name, tool.args)
+        if uses.fields:
+            uses.check(name, tool.args)
         if uses.background is not None:
             wanted = uses.background
         else:
@@ -324,12 +352,11 @@ def _plans(
                 )
             wanted = False
         given = timeout.get(name) if isinstance(timeout, Mapping) else timeout
-        schema = tool.tool_call_schema
+        schema = tool.tool_call_schema if wanted else None
         plans[name] = ToolPlan(
             uses=uses,
             background=wanted,
             timeout=uses.timeout or _limit(given),
             schema=schema if isinstance(schema, type) and issubclass(schema, BaseModel) else None,
-            text_arguments=accepts_text(tool),
         )
     return plans

@@ -1,4 +1,4 @@
-"""The one file that knows `ToolNode`'s protected methods, given plain names for the rest of the package.
+"""The one file that knows LangGraph's protected surface, given plain names for the rest of the package.
 
 `FlashNode` must be a `ToolNode` (LangGraph and LangChain check for it) and must parse inputs, inject state and shape
 outputs exactly as it does, so it calls those methods instead of repeating them. `require_host` fails loudly, naming
@@ -15,6 +15,7 @@ from langchain_core.messages import AnyMessage, ToolCall, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import get_config_list
 from langchain_core.tools import BaseTool
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.prebuilt import ToolNode, ToolRuntime
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.runtime import Runtime
@@ -23,7 +24,7 @@ from langgraph.types import Command
 from langgraph_flash.errors import ConfigurationError
 from langgraph_flash.futures.timeouts import heartbeat
 
-__all__ = ["Host", "Outputs", "Shape", "is_async_only", "require_host"]
+__all__ = ["Host", "Outputs", "Shape", "is_async_only", "require_host", "saver_of"]
 
 Shape = Literal["list", "dict", "tool_calls"]
 """How the node was given its calls, which decides the shape of what it returns."""
@@ -53,6 +54,15 @@ def require_host() -> None:
             f"This version of langgraph-prebuilt has no ToolNode.{', ToolNode.'.join(missing)}, which FlashNode builds "
             "on. Install a langgraph within the range that langgraph-flash declares."
         )
+
+
+def saver_of(config: RunnableConfig) -> BaseCheckpointSaver[Any] | None:
+    """The saver that keeps the current thread, if there is one.
+
+    LangGraph has no public way to ask; without the key, conversations are taken to last for one run.
+    """
+    saver = (config.get("configurable") or {}).get("__pregel_checkpointer")
+    return saver if isinstance(saver, BaseCheckpointSaver) else None
 
 
 def is_async_only(tool: BaseTool | None) -> bool:

@@ -76,7 +76,7 @@ def part_of(call: Future, message: ToolMessage | None) -> Part:
     return Part(call.id, call.label, message.content, failed=failed, artifact=message.artifact)
 
 
-def notification(parts: Sequence[Part], pending: Sequence[Placeholder], *, scope: str, complete: bool) -> HumanMessage:
+def notification(parts: Sequence[Part], pending: Sequence[Placeholder], *, complete: bool) -> HumanMessage:
     """The message that delivers results at a turn boundary and restates what is still pending.
 
     Its id depends only on what it delivers, so that delivering again replaces it.
@@ -84,7 +84,6 @@ def notification(parts: Sequence[Part], pending: Sequence[Placeholder], *, scope
     Args:
         parts: What it delivers, in the order of the calls.
         pending: What is still pending.
-        scope: The conversation it belongs to.
         complete: Whether `pending` is everything, so that readers need not look further back.
     """
     blocks: Blocks = []
@@ -102,20 +101,26 @@ def notification(parts: Sequence[Part], pending: Sequence[Placeholder], *, scope
     text += "\n\n" + _pending_line(pending)
     content: str | Blocks = [*blocks, {"type": "text", "text": text.lstrip("\n")}] if blocks else text
     record = Delivery(delivered=tuple(part.future_id for part in parts), pending=tuple(pending) if complete else None)
-    digest = hashlib.blake2b("\0".join((scope, *record.delivered)).encode(), digest_size=12).hexdigest()
+    digest = hashlib.blake2b("\0".join(record.delivered).encode(), digest_size=12).hexdigest()
     return add_notification_metadata(
         HumanMessage(content=content, id=f"flash-{digest}"), source=SOURCE, data=_with_artifacts(record, parts)
     )
 
 
 def answer(
-    tool: str, call_id: str | None, parts: Sequence[Part], pending: Iterable[Future], *, timed_out: bool
+    tool: str, call_id: str | None, parts: Sequence[Part], waiting: Iterable[Future], again: Sequence[str]
 ) -> ToolMessage:
-    """What `await_future` answers: the values asked for, or what is still pending."""
-    still = list(pending)
-    lines = []
-    if timed_out and still:
-        names = ", ".join(f"{call.id} {call.label}" for call in still)
+    """What `await_future` answers.
+
+    Args:
+        tool: The tool's name.
+        call_id: The call it answers.
+        parts: Results it hands over.
+        waiting: What was asked for and is still pending.
+        again: What was asked for and is handed over by another answer of the same step.
+    """
+    lines = [f"{future_id} is in another answer of this step." for future_id in again]
+    if names := ", ".join(f"{call.id} {call.label}" for call in waiting):
         lines.append(f"Still pending: {names}. Do other work and ask again later.")
     content: str | Blocks
     if len(parts) == 1 and not lines:

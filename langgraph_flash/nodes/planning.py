@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from langgraph_flash.errors import FutureDelivered, FutureError, ProjectionError, UnknownFuture
 from langgraph_flash.futures.future import Future, State, Work
+from langgraph_flash.futures.loops import run_elsewhere
 from langgraph_flash.futures.memo import INTERRUPTED
 from langgraph_flash.futures.references import find_references
 from langgraph_flash.futures.resources import BARRIER, PURE
@@ -49,6 +50,7 @@ class Planner:
         self._scope = scope
         self._ledger = ledger
         self._known = {future.id: future for future in earlier}
+        self._planned = 0
         self._own = {call.future_id for call in turn.calls} | set(turn.sibling_ids)
 
     def plan(self) -> list[Step]:
@@ -106,19 +108,21 @@ class Planner:
         access, background = PURE, False
         if node.active:
             injected = node.injected_names(name)
-            visible = {key: value for key, value in arguments.items() if key not in injected}
+            # What the graph fills in is never the model's to give, references in it included.
+            arguments = {key: value for key, value in arguments.items() if key not in injected}
             unknown = set()
-            for place, reference in find_references(visible):
+            for place, reference in find_references(arguments) if node.offers_futures else ():
                 needs.append(self._target(reference.future_id, future_id))
                 unknown.add(str(place[0]))
             if plan is not None:
-                access = plan.uses.access(visible, frozenset(unknown))
-                background = plan.background and node.runtime.has_room(1)
-                if not needs and not node.wrapped and _refused(plan, visible):
+                access = plan.uses.access(arguments, frozenset(unknown))
+                background = plan.background and node.runtime.has_room(self._planned + 1)
+                if not needs and not node.wrapped and _refused(plan, arguments):
                     # It ends before the tool runs, and the model should hear so at once, in the stock words.
                     access, background = PURE, False
             elif node.wrapped:
                 access = BARRIER
+            self._planned += background
         return Future(
             future_id,
             name,
@@ -131,8 +135,10 @@ class Planner:
             estimate=(plan.uses.seconds if plan is not None else None) or node.runtime.usual_seconds(name),
             background=background,
             label=describe(name, arguments) if background else name,
-            text_arguments=frozenset() if plan is None else plan.text_arguments,
-            tags=Tag(self._turn.place.run, call["id"] or ""),
+            text_arguments=node.text_arguments(name) if needs else frozenset(),
+            view=node.view,
+            failure=node.failure_of,
+            tags=Tag(self._turn.place.run, self._turn.place.step, call["id"] or "", node.on_end),
         )
 
     def _target(self, future_id: str, own: str) -> Future:
@@ -208,8 +214,7 @@ class Planner:
             elif home is None or home is loop:
                 outputs = await node.arun_call(data, turn.shape, call.runtime)
             else:
-                running = asyncio.run_coroutine_threadsafe(node.arun_call(data, turn.shape, call.runtime), home)
-                outputs = await asyncio.wrap_future(running)
+                outputs = await run_elsewhere(home, lambda: node.arun_call(data, turn.shape, call.runtime))
             return outputs
 
         return work

@@ -45,24 +45,31 @@ def widened(tool: BaseTool) -> dict[str, Any]:
 
 def _value(schema: Any) -> Any:
     """A schema for one value, or for a reference to one."""
-    if not isinstance(schema, dict) or _takes_any_string(schema):
+    if not isinstance(schema, dict):
         return schema
     inner = _inside(schema)
-    described = {"description": inner["description"]} if "description" in inner else {}
-    default = {"default": inner["default"]} if "default" in inner else {}
+    if _takes_any_string(schema):
+        return inner
+    kept = {key: inner[key] for key in ("description", "default") if key in inner}
     rest = {key: value for key, value in inner.items() if key not in ("description", "default", "title")}
-    if set(rest) == {"anyOf"}:
-        return {**described, **default, "anyOf": [*rest["anyOf"], _REFERENCE_SCHEMA]}
-    return {**described, **default, "anyOf": [rest, _REFERENCE_SCHEMA]}
+    if set(rest) in ({"anyOf"}, {"oneOf"}):
+        # "one of" would refuse a reference that happens to match two options.
+        (options,) = rest.values()
+        return {**kept, "anyOf": [*options, _REFERENCE_SCHEMA]}
+    return {**kept, "anyOf": [rest, _REFERENCE_SCHEMA]}
 
 
 def _inside(schema: dict[str, Any]) -> dict[str, Any]:
     """A schema whose properties and items accept references; the value itself is left alone."""
     changed = dict(schema)
-    if isinstance(properties := schema.get("properties"), dict):
-        changed["properties"] = {name: _value(inner) for name, inner in properties.items()}
-    if isinstance(items := schema.get("items"), dict):
-        changed["items"] = _value(items)
+    for keyword in ("properties", "patternProperties"):
+        if isinstance(properties := schema.get(keyword), dict):
+            changed[keyword] = {name: _value(inner) for name, inner in properties.items()}
+    for keyword in ("items", "additionalProperties", "additionalItems", "unevaluatedProperties"):
+        if isinstance(inner := schema.get(keyword), dict):
+            changed[keyword] = _value(inner)
+    if isinstance(positions := schema.get("prefixItems"), list):
+        changed["prefixItems"] = [_value(inner) for inner in positions]
     for keyword in ("anyOf", "oneOf", "allOf"):
         if isinstance(options := schema.get(keyword), list):
             changed[keyword] = [_inside(option) if isinstance(option, dict) else option for option in options]
@@ -78,7 +85,9 @@ _RESTRICTIONS = frozenset({"enum", "const", "pattern", "format", "maxLength", "m
 
 
 def _takes_any_string(schema: dict[str, Any]) -> bool:
-    if schema.get("type") == "string" and not _RESTRICTIONS & set(schema):
+    kinds = schema.get("type")
+    stringy = kinds == "string" or (isinstance(kinds, list) and "string" in kinds)
+    if stringy and not _RESTRICTIONS & set(schema):
         return True
     options: Iterable[Any] = schema.get("anyOf") or schema.get("oneOf") or ()
     return any(isinstance(option, dict) and _takes_any_string(option) for option in options)

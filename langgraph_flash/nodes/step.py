@@ -6,15 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from langchain_core.messages import ToolMessage
+from langchain_core.messages import BaseMessage, ToolMessage, convert_to_messages
 from langgraph.types import Command
 
 from langgraph_flash.futures.future import Future
 from langgraph_flash.nodes.control import AwaitRequest, CancelRequest
 from langgraph_flash.nodes.host import Outputs
+from langgraph_flash.nodes.ledger import OnEnd
 from langgraph_flash.nodes.turn import Call
 
-__all__ = ["Step", "Tag", "final_message"]
+__all__ = ["Step", "Tag", "final_message", "messages_in"]
+
+_ROLES = frozenset({"human", "user", "ai", "assistant", "system", "developer", "function", "tool"})
 
 
 @dataclass(slots=True)
@@ -23,9 +26,12 @@ class Tag:
 
     run: Any
     """The run that dispatched it; compared by identity."""
+    step: str
+    """The graph step that dispatched it."""
     call_id: str
-    offered: str | None = None
-    """The graph step whose output delivers it. Whether that became history shows in the messages later."""
+    on_end: OnEnd
+    offered: tuple[str, str] | None = None
+    """The graph step and task whose output delivers it. Whether that became history shows in the messages later."""
     raised: bool = False
     """Its error was raised in the graph once; from then on it is delivered as text."""
 
@@ -48,9 +54,19 @@ def final_message(outputs: Outputs, messages_key: str) -> ToolMessage | None:
         if isinstance(output, ToolMessage):
             found = output
         elif isinstance(output, Command):
-            update = output.update
-            inside = update.get(messages_key, []) if isinstance(update, dict) else update
-            for message in inside if isinstance(inside, list) else []:
+            for message in messages_in(output, messages_key):
                 if isinstance(message, ToolMessage):
                     found = message
     return found
+
+
+def messages_in(command: Command[Any], messages_key: str) -> list[BaseMessage]:
+    """The messages a command adds, in whatever form they were given."""
+    update = command.update
+    inside = update.get(messages_key) if isinstance(update, dict) else update
+    if inside is None or isinstance(inside, str) or not isinstance(inside, (list, tuple, BaseMessage)):
+        return []
+    listed = [inside] if isinstance(inside, BaseMessage) else list(inside)
+    if any(isinstance(item, tuple) and len(item) == 2 and item[0] not in _ROLES for item in listed):
+        return []  # a list of (key, value) updates, not of messages
+    return convert_to_messages(listed)

@@ -17,7 +17,7 @@ from langgraph.runtime import Runtime
 
 from langgraph_flash.futures.references import future_id
 from langgraph_flash.nodes.host import Host, Shape
-from langgraph_flash.nodes.scoping import Place, place_of
+from langgraph_flash.nodes.scoping import Place, place_of, send_index
 
 __all__ = ["Call", "Turn", "take_turn"]
 
@@ -64,12 +64,20 @@ class Turn:
     pulse: Callable[[], None] | None
     """Keeps a node with an idle timeout alive."""
 
+    send_index: int | None
+    """Where the task stands among those that `Send` made."""
+
     @property
     def delivers(self) -> bool:
-        """Whether this visit is the one that delivers: its messages end the step."""
+        """Whether this visit is the one that delivers: its messages end the step.
+
+        When calls come as tasks of their own, that is the task of the last call, provided the tasks were sent in the
+        order of their calls; otherwise another answer might follow, and the delivery waits for the next boundary.
+        """
         if not self.siblings:
             return True
-        return any(call.call_id == self.siblings[-1]["id"] for call in self.calls)
+        last = any(call.call_id == self.siblings[-1]["id"] for call in self.calls)
+        return last and (self.send_index is None or self.send_index >= len(self.siblings) - 1)
 
 
 def take_turn(
@@ -111,7 +119,7 @@ def take_turn(
         answered = _answered(messages, position)
         kept = [index for index, call in enumerate(data) if call["id"] not in answered]
         data, runtimes = [data[index] for index in kept], [runtimes[index] for index in kept]
-    place = place_of(runtime, fallback)
+    place = place_of(runtime, config, fallback, node.messages_key)
     origin = "direct" if position is None else _identity(messages[position], position)
     siblings: list[ToolCall] = []
     if active and shape == "tool_calls" and position is not None:
@@ -133,6 +141,7 @@ def take_turn(
         limit=config.get("max_concurrency"),
         loop=loop,
         pulse=_pulse(runtime),
+        send_index=send_index(config),
     )
 
 
@@ -186,4 +195,4 @@ def _identity(message: AnyMessage, position: int) -> str:
 def _future_id(place: Place, origin: str, call: ToolCall) -> str:
     arguments = json.dumps(call["args"], sort_keys=True, default=str)
     digest = hashlib.blake2b(arguments.encode(), digest_size=8).hexdigest()
-    return future_id(place.key, f"{origin}\0{call['id']}\0{call['name']}\0{digest}")
+    return future_id(place.name, f"{origin}\0{call['id']}\0{call['name']}\0{digest}")

@@ -6,16 +6,18 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.errors import GraphInterrupt
 
-from langgraph_flash.errors import FutureError
 from langgraph_flash.futures.future import Future, State
 from langgraph_flash.futures.memo import INTERRUPTED
+from langgraph_flash.futures.runtime import live_runtimes
 from langgraph_flash.futures.scope import Scope
 from langgraph_flash.nodes.control import AwaitRequest
-from langgraph_flash.nodes.delivery import Courier
+from langgraph_flash.nodes.delivery import Courier, is_own
 from langgraph_flash.nodes.host import Outputs
 from langgraph_flash.nodes.ledger import Ledger, read_ledger
+from langgraph_flash.nodes.lineage import descends
 from langgraph_flash.nodes.messages import error_message, placeholder
 from langgraph_flash.nodes.planning import Planner
 from langgraph_flash.nodes.step import Step, Tag
@@ -40,8 +42,10 @@ class Visit:
         self._node = node
         self._turn = turn
         self._scope = scope
+        self._runtime = node.runtime
         self._ledger = read_ledger(turn.messages) if node.active else Ledger()
-        self._courier = Courier(scope.key, turn.place.step, node.messages_key, node.on_end)
+        self._mark = (turn.place.step, turn.place.task)
+        self._courier = Courier(self._mark, node.messages_key)
         scope.scheduler.limit = min(
             (limit for limit in (turn.limit, node.max_parallel) if limit is not None), default=None
         )
@@ -55,11 +59,15 @@ class Visit:
         """
         steps: list[Step] = []
         try:
-            earlier = self._confirm() if self._node.active else []
+            earlier = await self._confirm() if self._node.active else []
             steps = Planner(self._node, self._turn, self._scope, self._ledger, earlier).plan()
             await self._wait(steps, earlier)
-            outputs: list[Any] = [self._answer(step) for step in steps]
-            if self._node.active and self._turn.delivers:
+            outputs: list[Any] = []
+            for step in steps:
+                answers = self._answer(step)
+                self._courier.note(answers)
+                outputs.append(answers)
+            if self._node.active:
                 outputs += self._deliver(steps, earlier)
         except BaseException:
             self._courier.take_back()
@@ -68,27 +76,57 @@ class Visit:
         self._let_go(steps)
         return self._node.combined(outputs, self._turn.shape)
 
-    def _confirm(self) -> list[Future]:
+    async def _confirm(self) -> list[Future]:
         """Drop futures whose results the history holds; return the others that belong to it, in program order."""
-        place = self._turn.place
         own = {call.future_id for call in self._turn.calls} | set(self._turn.sibling_ids)
         earlier: list[Future] = []
         for future in self._scope.calls():
-            if future.id in own or not future.background:
+            if future.id in own or not future.background or self._taken_by_another_task(future):
                 continue
             tag: Tag = future.tags
             if future.id in self._ledger.pending:
-                if tag.offered != place.step:
-                    tag.offered = None
+                tag.offered = None
                 earlier.append(future)
-            elif future.id in self._ledger.delivered or tag.offered is not None:
-                if future.settled and tag.offered != place.step:
-                    self._scope.forget(future)
-            elif tag.run is place.run:
-                # Its placeholder was trimmed away within this run; the result must not be lost with it. A history
-                # from another run that never held the placeholder is a fork, which has no part in this future.
+            elif future.id in self._ledger.delivered or (tag.offered is not None and tag.offered != self._mark):
+                self._remember_delivered(future)
+            elif tag.run is self._turn.place.run or await self._is_ours(tag):
+                # Its placeholder was trimmed away; the result must not be lost with it. A fork, whose history never
+                # held the placeholder, has no part in the future.
+                tag.offered = None
                 earlier.append(future)
+        known = own | {future.id for future in earlier}
+        # A sub-graph that is entered again is a new conversation with the old messages, and a fork from between a
+        # placeholder and its delivery asks for what was delivered elsewhere.
+        for future_id in self._ledger.pending.keys() - known:
+            found = self._runtime.find(future_id)
+            if found is not None and not self._taken_by_another_task(found):
+                found.tags.offered = None
+                earlier.append(found)
         return earlier
+
+    def _taken_by_another_task(self, future: Future) -> bool:
+        """Whether another task of this very step delivers it."""
+        offered: tuple[str, str] | None = future.tags.offered
+        return offered is not None and offered[0] == self._mark[0] and offered[1] != self._mark[1]
+
+    def _remember_delivered(self, future: Future) -> None:
+        if future.settled:
+            self._scope.forget(future)
+            self._runtime.delivered.keep(future.id, future)
+
+    async def _is_ours(self, tag: Tag) -> bool:
+        """Whether this history grew from the step that dispatched a future."""
+        place = self._turn.place
+        if place.thread_id is None or not isinstance(place.owner, BaseCheckpointSaver):
+            return False
+        return await descends(
+            place.owner,
+            place.step,
+            tag.step,
+            thread_id=place.thread_id,
+            namespace=place.namespace,
+            threads=self._runtime.threads,
+        )
 
     async def _wait(self, steps: Sequence[Step], earlier: Sequence[Future]) -> None:
         futures = [step.future for step in steps if step.future is not None]
@@ -109,6 +147,8 @@ class Visit:
         except asyncio.CancelledError:
             for future in foreground:
                 self._scope.cancel(future, "the run was cancelled")
+            # Within the bound after which a call is abandoned: a cancelled run has ended when its tools have.
+            await self._scope.wait(foreground)
             raise
 
     async def _next_results(self, earlier: Sequence[Future]) -> None:
@@ -125,7 +165,7 @@ class Visit:
         if step.outputs is not None:
             return step.outputs
         if step.request is not None:
-            return self._courier.answer(step)
+            return [self._courier.answer(step)]
         future = step.future
         assert future is not None
         if not future.settled:
@@ -135,18 +175,32 @@ class Visit:
             return outputs
         if future.state is State.CANCELLED:
             return [error_message(future.tool, step.call.call_id, f"cancelled: {future.reason}.")]
-        if future.error is not None and not isinstance(future.error, FutureError):
+        if future.error is not None and not is_own(future):
             raise future.error
         return [error_message(future.tool, step.call.call_id, future.reason or "it failed without a reason")]
 
     def _deliver(self, steps: Sequence[Step], earlier: Sequence[Future]) -> list[Any]:
-        here = {future.id for future in self._scope.calls()}
-        return self._courier.deliver(
-            earlier,
-            [step.future for step in steps if step.future is not None and not step.future.settled],
-            [record for record in self._ledger.pending.values() if record.future not in here],
-            complete=not self._turn.siblings,
-        )
+        """What follows the answers: state updates of what was delivered, and the notification."""
+        notification = None
+        if self._turn.delivers:
+            known = {future.id for future in earlier} | {step.call.future_id for step in steps}
+            notification = self._courier.deliver(
+                earlier,
+                self._fresh(steps),
+                [record for record in self._ledger.pending.values() if not self._is_known(record.future, known)],
+                complete=not self._turn.siblings,
+            )
+        return [*self._courier.updates, *([] if notification is None else [notification])]
+
+    def _fresh(self, steps: Sequence[Step]) -> list[Future]:
+        """Futures of this turn that are pending, those of sibling tasks included."""
+        futures = [step.future for step in steps if step.future is not None]
+        futures += [found for other in self._turn.sibling_ids if (found := self._scope.get(other)) is not None]
+        return [future for future in dict.fromkeys(futures) if future.background and not future.settled]
+
+    def _is_known(self, future_id: str, known: set[str]) -> bool:
+        """Whether a pending future lives in this process, here or under another node's runtime."""
+        return future_id in known or any(runtime.find(future_id) is not None for runtime in live_runtimes())
 
     def _keep_finished(self, steps: Sequence[Step]) -> None:
         """The node raises: remember what has finished, so that entering it again does not run it again."""
@@ -156,17 +210,17 @@ class Visit:
                 continue
             if self._turn.place.resumable:
                 if isinstance(future.error, GraphInterrupt):
-                    self._node.runtime.memo.keep(future.id, INTERRUPTED)
-                elif future.state is State.SUCCEEDED:
-                    self._node.runtime.memo.keep(future.id, future.value)
+                    self._runtime.memo.keep(future.id, INTERRUPTED)
+                elif future.value is not None:
+                    self._runtime.memo.keep(future.id, future.value)
             self._scope.forget(future)
-        self._node.runtime.release(self._scope)
+        self._runtime.release(self._scope)
 
     def _let_go(self, steps: Sequence[Step]) -> None:
         """The node returns: what it answered in place need not be remembered."""
         for step in steps:
             if self._turn.place.resumable:
-                self._node.runtime.memo.drop(step.call.future_id)
+                self._runtime.memo.drop(step.call.future_id)
             if step.future is not None and step.future.settled:
                 self._scope.forget(step.future)
-        self._node.runtime.release(self._scope)
+        self._runtime.release(self._scope)

@@ -49,7 +49,7 @@ def test_one_program_gives_tables_and_a_page(tmp_path, capsys, example):
     assert max(map(len, out.splitlines())) <= max(80, len(f"Report: {report}"))
     html = report.read_text(encoding="utf-8")
     assert html.startswith("<!DOCTYPE html>")
-    assert html.count("<svg") == 1
+    assert html.count('class="flash-timeline"') == 1
     assert "What the numbers mean" in html
     assert "Every result and every final state was the same." in html
     # Nothing in it points anywhere else.
@@ -87,7 +87,7 @@ def test_the_embedded_model_answers(tmp_path, capsys, local_model):
     assert "The sub-agents' answers are real" in out
     assert "coordinator's messages are replayed" in out
     html = report.read_text(encoding="utf-8")
-    assert html.count("<svg") == 1
+    assert html.count('class="flash-timeline"') == 1
     assert "Why is the sky blue?" in html
 
 

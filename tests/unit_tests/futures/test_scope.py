@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import copy
 import functools
 import logging
+import pickle
 from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any
@@ -14,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langgraph_flash.errors import FutureCancelled, FutureFailed, ProjectionError
+from langgraph_flash.errors import FutureCancelled, FutureError, FutureFailed, ProjectionError, ToolTimeout
 from langgraph_flash.futures.future import Future, State
 from langgraph_flash.futures.references import future_id
 from langgraph_flash.futures.resources import BARRIER, PURE, Access
@@ -296,6 +298,24 @@ async def test_the_error_of_a_future_inside_the_tool_is_not_taken_for_the_outer_
     with pytest.raises(FutureFailed) as caught:
         call.result()
     assert caught.value.future_id == "outer"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        FutureFailed("a", "tool", "boom"),
+        ToolTimeout("a", "tool", "5 s"),
+        FutureCancelled("a", "no"),
+        ProjectionError("a.b", "a", "finds nothing"),
+    ],
+    ids=lambda e: type(e).__name__,
+)
+def test_the_error_of_a_future_can_be_copied_and_sent_to_another_process(error: FutureError) -> None:
+    """Pools, test runners and checkpointers pickle exceptions, by default by their sentence alone."""
+    for copied in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert type(copied) is type(error)
+        assert str(copied) == str(error)
+        assert copied.future_id == "a"
 
 
 # Data --------------------------------------------------------------------------------------------------------

@@ -560,7 +560,7 @@ HANDLERS = [
 
 @variants
 @modes
-@pytest.mark.parametrize("handler", HANDLERS, ids=str)
+@pytest.mark.parametrize("handler", HANDLERS, ids=lambda handler: getattr(handler, "__name__", str(handler)))
 def test_every_kind_of_error_handler_gives_the_stock_result(variant: str, mode: str, handler: Any) -> None:
     @tool
     def soft(text: str) -> str:

@@ -765,7 +765,7 @@ def test_forged_injected_arguments_that_look_like_references_do_not_crash_the_ru
             [peek],
             state=Forged,
         )
-        assert count(done.messages, "found tea with 3 messages") == 1
+        assert count(done.messages, "found tea with 4 messages") == 1
 
 
 def test_a_validator_that_raises_something_else_is_handled_as_the_stock_node_handles_it() -> None:

@@ -733,6 +733,22 @@ def test_a_fork_from_before_the_call_does_not_receive_the_other_branch_s_result(
     assert count(back, "found tea") == 1
 
 
+def test_a_fork_from_after_the_placeholder_is_not_told_that_a_living_process_has_ended() -> None:
+    lab = Lab()
+    node = virtual_node(lab)
+    model = ScriptedChatModel([says("", call("search", id="c1", query="tea", seconds=4)), *["Done."] * 6])
+    graph = agent(model, node, saver=InMemorySaver())
+    with virtual_time() as clock:
+        clock.run(graph.ainvoke(user(), thread()))
+
+        async def history() -> list[Any]:
+            return [snapshot async for snapshot in graph.aget_state_history(thread())]
+
+        after = next(s for s in clock.run(history()) if s.next == ("agent",) and len(s.values["messages"]) == 3)
+        fork = clock.run(graph.ainvoke(None, after.config))["messages"]
+    assert count(fork, "has ended") == 0
+
+
 def test_a_new_run_on_the_thread_receives_what_the_last_one_left() -> None:
     lab = Lab()
     node = virtual_node(lab, on_end="detach")
