@@ -164,7 +164,8 @@ def _holds_calls(state: Any) -> bool:
 
 
 def _calls(message: AnyMessage) -> list[ToolCall]:
-    return list(message.tool_calls) if isinstance(message, AIMessage) else []
+    # A state model read back from a checkpoint may hold plain messages of type "ai".
+    return list(getattr(message, "tool_calls", None) or ()) if message.type == "ai" else []
 
 
 def _last_ai(messages: Sequence[AnyMessage]) -> int | None:

@@ -206,8 +206,10 @@ class Visit:
         """The node raises: remember what has finished, so that entering it again does not run it again."""
         for step in steps:
             future = step.future
-            if future is None or future.background or not future.settled:
+            if future is None or not future.settled:
                 continue
+            if future.background and future.state is State.SUCCEEDED:
+                continue  # it waits in the scope
             if self._turn.place.resumable:
                 if isinstance(future.error, GraphInterrupt):
                     self._runtime.memo.keep(future.id, INTERRUPTED)
