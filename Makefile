@@ -47,7 +47,7 @@ bench: setup ## Run the benchmarks
 	$(BIN)/python -m benchmarks.futures
 
 test-lowest: $(LOWEST)/.ready ## Run the unit tests on the oldest versions the package allows
-	$(LOWEST)/bin/python -m pytest tests/unit_tests -n 2 --dist loadfile
+	$(LOWEST)/bin/python -m pytest tests/unit_tests -m "not bfcl" -n 2 --dist loadfile
 
 $(LOWEST)/.ready: pyproject.toml Makefile | .venv/.ready
 	test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)

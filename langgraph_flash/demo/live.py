@@ -134,8 +134,8 @@ def time_table(thinking: Thinking) -> TableView:
             )
             for name, run in rows
         ),
-        note="How much answering at the same time helps depends on the endpoint: requests share its compute, and on "
-        "a few processor cores four at a time are hardly faster than one after another.",
+        note="How much answering at the same time helps depends on the endpoint: requests share its compute, "
+        "of which a few processor cores have little to spare.",
     )
 
 

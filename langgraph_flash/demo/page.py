@@ -97,8 +97,8 @@ def _replayed(shown: Sequence[Shown], seed: int) -> list[Section]:
         program_table(shown),
         Heading(text="What the numbers mean"),
         replay_note(),
-        f"The programs were chosen by a rule (seed {seed}): {RULE}. Most programs of the leaderboard leave less to "
-        "overlap, so this is not an average over it.",
+        f"The programs were chosen by a rule (seed {seed}): {RULE}. Many programs of the leaderboard leave less "
+        "to overlap, so this is not an average over it.",
         control_table(shown),
         overlap_table(
             f"Where the time went in program {best.name}",

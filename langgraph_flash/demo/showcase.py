@@ -29,7 +29,7 @@ __all__ = [
 DECODE_SECONDS = 0.15
 """How long the replayed model takes for a message."""
 
-CALL_SECONDS = (0.2, 0.8)
+CALL_SECONDS = (0.2, 0.6)
 """Between which bounds the seeded latency of a call lies."""
 
 RUNS: tuple[Executor, ...] = (TOOLNODE_SEQUENTIAL, FLASH_USES, TOOLNODE_PARALLEL)

@@ -119,6 +119,8 @@ class Scope:
         missing -= sum(call.settled for call in calls)
         if missing <= 0:
             return True
+        if seconds is not None and seconds <= 0:
+            return False
         waiter: asyncio.Future[None] = self.loop.create_future()
 
         def settled(_: Future) -> None:

@@ -87,7 +87,8 @@ class FlashNode(Host):
             these as well; `False` for none, which keeps the ordering of declared tools and waits for all calls.
             `@uses(background=...)` on a tool wins. Tools with `return_direct` always run in the foreground.
         grace: Seconds to wait for background calls before answering with placeholders; a result that is there by
-            then is returned as itself. `math.inf` waits for all.
+            then is returned as itself. Tools that are known to take longer are not waited for. `math.inf` waits for
+            all.
         timeout: Limit for every call, in seconds or as a `Timeout`; or a mapping from tool name to limit. A limit
             declared on the tool wins. Running out of time is answered with an error message.
         on_end: What `flash_condition` does with pending futures at the model's final answer: `"drain"` waits for

@@ -132,8 +132,8 @@ class Visit:
         futures = [step.future for step in steps if step.future is not None]
         foreground = [future for future in futures if not future.background]
         waits: list[Coroutine[Any, Any, object]] = []
-        if len(foreground) < len(futures):
-            waits.append(self._scope.wait(futures, seconds=self._node.grace))
+        if hopeful := [future for future in futures if future.background and self._may_end_soon(future)]:
+            waits.append(self._scope.wait(hopeful, seconds=self._node.grace))
         if foreground:
             waits.append(self._scope.wait(foreground))
         for step in steps:
@@ -150,6 +150,12 @@ class Visit:
             # Within the bound after which a call is abandoned: a cancelled run has ended when its tools have.
             await self._scope.wait(foreground)
             raise
+
+    def _may_end_soon(self, future: Future) -> bool:
+        """Whether waiting for a call within the grace is worth it: calls of its tool have not been taking longer."""
+        grace = self._node.grace
+        usual = future.estimate
+        return grace is None or usual is None or usual <= grace
 
     async def _next_results(self, earlier: Sequence[Future]) -> None:
         """Wait for the next result, and within the grace for others, so that they share one message and one turn."""
