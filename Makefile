@@ -29,7 +29,7 @@ demo: setup ## Run the demonstration on the embedded real model
 	$(BIN)/langgraph-flash demo
 
 test: setup ## Run the tests; TEST=path selects some
-	$(BIN)/python -m pytest $(TEST) -n 2 --dist loadfile
+	$(BIN)/python -m pytest $(TEST) -n 2 --dist worksteal
 
 lint: setup ## Check style and formatting
 	$(BIN)/ruff check .
@@ -47,7 +47,7 @@ bench: setup ## Run the benchmarks
 	$(BIN)/python -m benchmarks.futures
 
 test-lowest: $(LOWEST)/.ready ## Run the unit tests on the oldest versions the package allows
-	$(LOWEST)/bin/python -m pytest tests/unit_tests -m "not bfcl" -n 2 --dist loadfile
+	$(LOWEST)/bin/python -m pytest tests/unit_tests -m "not bfcl" -n 2 --dist worksteal
 
 $(LOWEST)/.ready: pyproject.toml Makefile | .venv/.ready
 	test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)

@@ -96,9 +96,10 @@ def notification(parts: Sequence[Part], pending: Sequence[Placeholder], *, compl
         blocks.append({"type": "text", "text": text})
         text = ""
         blocks += part.content
+    text += "\n\n"
     if any(part.failed for part in parts):
-        text += "\n\nDecide how to go on without what failed: repeat a call only if that makes sense."
-    text += "\n\n" + _pending_line(pending)
+        text += "Decide how to go on without what failed: repeat a call only if that makes sense. "
+    text += _pending_line(pending)
     content: str | Blocks = [*blocks, {"type": "text", "text": text.lstrip("\n")}] if blocks else text
     record = Delivery(delivered=tuple(part.future_id for part in parts), pending=tuple(pending) if complete else None)
     digest = hashlib.blake2b("\0".join(record.delivered).encode(), digest_size=12).hexdigest()
