@@ -1,9 +1,9 @@
-"""The suites of the packages we stand in for, run with ours: `python -m benchmarks.peer_suites [--json] [--only SUITE]`.
+"""The suites of the packages we stand in for, run with ours: `python -m benchmarks.peer_suites [--json]`.
 
 Downloads the published source distributions of langgraph-prebuilt and langchain at the versions installed here, and
-runs their own tests three times: as they are; with `ToolNode` replaced by `FlashNode`; and with every call of every such
-node in the background, with a grace that waits for all of them. The bar is that the same tests pass. Tests that fail
-with ours and pass with the stock node are named, so that a count can be read.
+runs their own tests three times: as they are; with `ToolNode` replaced by `FlashNode`; and with every call of every
+such node in the background, with a grace that waits for all of them. The bar is that the same tests pass. Tests that
+fail with ours and pass with the stock node are named, so that a count can be read.
 """
 
 from __future__ import annotations

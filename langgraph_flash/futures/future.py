@@ -55,7 +55,8 @@ class State(Enum):
         return self in _SETTLED
 
 
-_SETTLED = frozenset({State.SUCCEEDED, State.FAILED, State.CANCELLED})
+_SUCCEEDED, _FAILED, _CANCELLED = State.SUCCEEDED, State.FAILED, State.CANCELLED
+_SETTLED = frozenset({_SUCCEEDED, _FAILED, _CANCELLED})
 
 
 class Future:
@@ -160,7 +161,8 @@ class Future:
     @property
     def settled(self) -> bool:
         """Whether it has an outcome."""
-        return self._state in _SETTLED
+        # Asked for all the time, and hashing a member of an enum is a call.
+        return self._state is _SUCCEEDED or self._state is _FAILED or self._state is _CANCELLED
 
     def result(self) -> Any:
         """The tool's value.

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 from langgraph_flash.errors import ProjectionError
 
@@ -16,6 +18,9 @@ _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _LENGTH = 10
 ID_PATTERN = f"fut_[{_ALPHABET}]{{{_LENGTH}}}"
 """What an id looks like, as a regular expression without anchors."""
+
+_PAIRS = [low_digit + high_digit for high_digit in _ALPHABET for low_digit in _ALPHABET]
+"""Two digits for each ten bits of a number, the lower one first."""
 
 _INDEX_DIGITS = 18
 _REFERENCE = re.compile(rf"({ID_PATTERN})(|[.\[].*)", re.DOTALL)
@@ -27,9 +32,13 @@ def future_id(scope: str, call: str) -> str:
 
     Fifty bits of a keyed hash: the scope (thread and namespace) is the key, the call's own identity the message.
     """
-    key = hashlib.blake2b(scope.encode(), digest_size=32).digest()
-    number = int.from_bytes(hashlib.blake2b(call.encode(), key=key, digest_size=8).digest(), "big")
-    return "fut_" + "".join(_ALPHABET[(number >> (5 * i)) & 31] for i in range(_LENGTH))
+    number = int.from_bytes(hashlib.blake2b(call.encode(), key=_key(scope), digest_size=8).digest(), "big")
+    return "fut_" + "".join([_PAIRS[(number >> shift) & 1023] for shift in range(0, 5 * _LENGTH, 10)])
+
+
+@lru_cache(maxsize=1024)
+def _key(scope: str) -> bytes:
+    return hashlib.blake2b(scope.encode(), digest_size=32).digest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +91,9 @@ class Reference:
         return cls(text=text, future_id=identity, path=tuple(path))
 
 
+_PLAIN = frozenset({int, float, bool, type(None)})
+
+
 def find_references(arguments: object) -> Iterator[tuple[tuple[str | int, ...], Reference]]:
     """Every reference anywhere inside the arguments, with the place it stands at.
 
@@ -91,13 +103,24 @@ def find_references(arguments: object) -> Iterator[tuple[tuple[str | int, ...], 
     stack: list[tuple[tuple[str | int, ...], object]] = [((), arguments)]
     while stack:
         place, value = stack.pop()
+        inside: Iterable[tuple[Any, object]]
         if isinstance(value, str):
             if (reference := Reference.parse(value)) is not None:
                 yield place, reference
-        elif isinstance(value, Mapping):
-            stack.extend(((*place, key), item) for key, item in reversed(list(value.items())))
+            continue
+        if isinstance(value, Mapping):
+            inside = value.items()
         elif isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray)):
-            stack.extend(((*place, index), item) for index, item in reversed(list(enumerate(value))))
+            inside = enumerate(value)
+        else:
+            continue
+        # Most arguments are plain values: they are passed over here, where that costs least.
+        held = [
+            ((*place, key), item)
+            for key, item in inside
+            if (item.startswith("fut_") if isinstance(item, str) else type(item) not in _PLAIN)
+        ]
+        stack += reversed(held)
 
 
 def substitute(

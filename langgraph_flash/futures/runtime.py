@@ -16,9 +16,10 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from langgraph_flash.errors import ConfigurationError, DeadlockError, RuntimeClosed
 from langgraph_flash.futures.future import Future
+from langgraph_flash.futures.loops import elsewhere
 from langgraph_flash.futures.memo import Memo
 from langgraph_flash.futures.scheduler import DispatchOrder
-from langgraph_flash.futures.scope import Scope
+from langgraph_flash.futures.scope import Registry, Scope
 from langgraph_flash.futures.threads import DaemonThreads
 
 __all__ = ["FutureRuntime", "RuntimeStatistics", "default_runtime", "live_runtimes"]
@@ -101,6 +102,7 @@ class FutureRuntime:
         self._thread: threading.Thread | None = None
         self._guard = threading.Lock()
         self._scopes: dict[str, Scope] = {}
+        self._registry = Registry()
         self._seconds: dict[str, float] = {}
         self._sweeping: asyncio.TimerHandle | None = None
         self._closed = False
@@ -182,7 +184,7 @@ class FutureRuntime:
         if asyncio.get_running_loop() is home:
             task = asyncio.ensure_future(_contained(visit()))
         else:
-            task = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_contained(visit()), home))
+            task = elsewhere(home, lambda: _contained(visit()))
         try:
             if pulse is None:
                 await asyncio.wait({task})
@@ -210,6 +212,7 @@ class FutureRuntime:
             scope.touched = loop.time()
         else:
             scope = self._scopes[key] = make(loop)
+            scope.registry = self._registry
             if self._sweeping is None:
                 self._sweeping = loop.call_later(self.ttl / 4, self._sweep)
         return scope
@@ -225,19 +228,19 @@ class FutureRuntime:
 
     def cancel(self, future_id: str, reason: str) -> bool:
         """Cancel a future from any thread, without waiting for it to end; `False` if it is not here or has settled."""
-        for scope in list(self._scopes.values()):
-            call = scope.get(future_id)
-            if call is not None and not scope.loop.is_closed():
-                if call.settled:
-                    return False
-                scope.loop.call_soon_threadsafe(scope.cancel, call, reason)
-                return True
-        return False
+        scope = self._registry.scopes.get(future_id)
+        call = None if scope is None else scope.get(future_id)
+        if scope is None or call is None or call.settled or scope.loop.is_closed():
+            return False
+        scope.loop.call_soon_threadsafe(scope.cancel, call, reason)
+        return True
 
     def confirm(self, delivered: Collection[str]) -> None:
         """Forget settled futures that a conversation is known to hold, from any thread."""
-        for scope in list(self._scopes.values()):
-            if any(scope.get(future_id) is not None for future_id in delivered) and not scope.loop.is_closed():
+        known = self._registry.scopes
+        scopes = {id(scope): scope for future_id in delivered if (scope := known.get(future_id)) is not None}
+        for scope in scopes.values():
+            if not scope.loop.is_closed():
                 scope.loop.call_soon_threadsafe(self._forget, scope, delivered)
 
     def _forget(self, scope: Scope, delivered: Collection[str]) -> None:
@@ -250,15 +253,15 @@ class FutureRuntime:
 
     def find(self, future_id: str) -> Future | None:
         """A future of any conversation here, or one that was delivered lately."""
-        for scope in list(self._scopes.values()):
-            if (call := scope.get(future_id)) is not None and not scope.loop.is_closed():
-                return call
+        scope = self._registry.scopes.get(future_id)
+        if scope is not None and (call := scope.get(future_id)) is not None and not scope.loop.is_closed():
+            return call
         found: Future | None = self.delivered.get(future_id)
         return found
 
     def has_room(self, calls: int) -> bool:
         """Whether so many more futures fit."""
-        return sum(map(len, self._scopes.values())) + calls <= self.max_futures
+        return self._registry.count + calls <= self.max_futures
 
     def measured(self, tool: str, seconds: float) -> None:
         """Remember how long a call took, as a moving average over about five calls."""
@@ -276,6 +279,7 @@ class FutureRuntime:
             if loop.time() - scope.touched > self.ttl and not scope.awaited:
                 scope.cancel_all(f"nothing asked for it within {self.ttl:g} s")
                 del self._scopes[key]
+                scope.withdraw()
         if self._scopes:
             self._sweeping = loop.call_later(self.ttl / 4, self._sweep)
 
@@ -284,7 +288,7 @@ class FutureRuntime:
         scopes = list(self._scopes.values())
         return RuntimeStatistics(
             scopes=len(scopes),
-            futures=sum(map(len, scopes)),
+            futures=self._registry.count,
             running=sum(scope.scheduler.running for scope in scopes),
             abandoned=self.threads.abandoned + sum(scope.abandoned for scope in scopes),
         )
@@ -315,6 +319,7 @@ class FutureRuntime:
 
     def _leave_loop(self, reason: str) -> None:
         scopes, self._scopes = self._scopes, {}
+        self._registry = Registry()
         for scope in scopes.values():
             if not scope.loop.is_closed():
                 scope.loop.call_soon_threadsafe(scope.cancel_all, reason)
@@ -323,6 +328,7 @@ class FutureRuntime:
         if self._sweeping is not None:
             self._sweeping.cancel()
         scopes, self._scopes = list(self._scopes.values()), {}
+        self._registry = Registry()
         await asyncio.gather(*(scope.close(_CLOSED) for scope in scopes))
         # Visits may wait for something else than futures; whoever called them must not block for ever.
         if rest := asyncio.all_tasks() - {asyncio.current_task()}:
@@ -337,6 +343,7 @@ class FutureRuntime:
         self.memo, self.delivered = Memo(), Memo(limit=1_000)
         self._loop = self._thread = self._sweeping = None
         self._scopes = {}
+        self._registry = Registry()
 
     def __repr__(self) -> str:
         return f"<FutureRuntime {'closed' if self._closed else self.statistics()}>"

@@ -16,7 +16,7 @@ from langgraph_flash.futures.references import Reference, project, substitute
 from langgraph_flash.futures.scheduler import DispatchOrder, OrderFailure, Scheduler, program_order
 from langgraph_flash.futures.timeouts import PULSE, Timeout
 
-__all__ = ["Scope"]
+__all__ = ["Registry", "Scope"]
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +34,26 @@ class _Run:
     stopping: str | None = None
     expired: str | None = None
     timer: asyncio.TimerHandle | None = None
+
+
+class Registry:
+    """The futures of many scopes: how many they are, and which scope holds each.
+
+    It makes the cost of finding and counting futures independent of the number of conversations. Changed on the loop
+    of its scopes only; single look-ups are safe from any thread.
+    """
+
+    __slots__ = ("count", "scopes")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.scopes: dict[str, Scope] = {}
+
+    def drop(self, scope: Scope, call: Future) -> None:
+        """A scope no longer holds a future."""
+        self.count -= 1
+        if self.scopes.get(call.id) is scope:
+            del self.scopes[call.id]
 
 
 class Scope:
@@ -75,6 +95,8 @@ class Scope:
         self._failure = failure
         self._eager = eager
         self._measured = measured
+        self.registry: Registry | None = None
+        """Told which futures the scope holds, from the moment it is set."""
         self._runs: dict[str, _Run] = {}
         self._waiters = 0
         self.abandoned = 0
@@ -85,7 +107,12 @@ class Scope:
     def submit(self, calls: Sequence[Future]) -> None:
         """Register calls in program order, all at once, and start those that may run."""
         self.touched = self.loop.time()
-        self._announce_settled(self.scheduler.add(calls))
+        held = len(self.scheduler)
+        lost = self.scheduler.add(calls)
+        if self.registry is not None:
+            self.registry.count += len(self.scheduler) - held
+            self.registry.scopes.update((call.id, self) for call in calls)
+        self._announce_settled(lost)
         self._pump()
 
     def attach(self, call: Future, work: Work) -> None:
@@ -108,7 +135,17 @@ class Scope:
 
     def forget(self, call: Future) -> None:
         """Drop a settled call; only calls that need its value still hold it."""
+        held = len(self.scheduler)
         self.scheduler.forget(call)
+        if self.registry is not None and len(self.scheduler) < held:
+            self.registry.drop(self, call)
+
+    def withdraw(self) -> None:
+        """Leave the registry: nobody will ask this scope for its futures any more."""
+        registry, self.registry = self.registry, None
+        if registry is not None:
+            for call in self.scheduler.calls():
+                registry.drop(self, call)
 
     # Waiting --------------------------------------------------------------------------------------------------
 

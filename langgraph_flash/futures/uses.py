@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from langgraph_flash.errors import ConfigurationError, DeclarationError
-from langgraph_flash.futures.resources import BARRIER, Access, Template
+from langgraph_flash.futures.resources import BARRIER, PURE, Access, Template
 from langgraph_flash.futures.timeouts import Timeout
 
 __all__ = ["UNDECLARED", "Uses", "declared", "uses"]
@@ -47,6 +47,8 @@ class Uses:
         """The paths a call with these arguments touches; `unknown` names those that are still futures."""
         if self.reads is None or self.writes is None:
             return BARRIER
+        if not self.reads and not self.writes:
+            return PURE
         return Access(
             reads=tuple(template.resolve(arguments, unknown) for template in self.reads),
             writes=tuple(template.resolve(arguments, unknown) for template in self.writes),

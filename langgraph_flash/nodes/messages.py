@@ -15,15 +15,17 @@ from langgraph_flash.nodes.ledger import SOURCE, Delivery, Placeholder
 __all__ = ["Part", "answer", "describe", "error_message", "notification", "part_of", "placeholder"]
 
 _LABEL_LENGTH = 80
+_LISTED = 20
+"""How many pending calls a notification names; its record holds all of them."""
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, default=str)
 
 Blocks = list[str | dict[str, Any]]
 
 
 def describe(tool: str, arguments: Mapping[str, Any]) -> str:
     """A call in one short line: `search(query="rivers", limit=3)`."""
-    inside = ", ".join(
-        f"{name}={json.dumps(value, ensure_ascii=False, default=str)}" for name, value in arguments.items()
-    )
+    inside = ", ".join([f"{name}={_ENCODER.encode(value)}" for name, value in arguments.items()])
     text = f"{tool}({inside})"
     return text if len(text) <= _LABEL_LENGTH else text[: _LABEL_LENGTH - 2] + "…)"
 
@@ -148,8 +150,9 @@ def answer(
 def _pending_line(pending: Sequence[Placeholder]) -> str:
     if not pending:
         return "No background call is pending."
-    calls = "; ".join(f"{record.future} {record.label}" for record in pending)
-    return f"Still pending (do not issue these calls again): {calls}."
+    calls = "; ".join(f"{record.future} {record.label}" for record in pending[:_LISTED])
+    more = f"; and {len(pending) - _LISTED} more" if len(pending) > _LISTED else ""
+    return f"Still pending (do not issue these calls again): {calls}{more}."
 
 
 def _with_artifacts(record: Delivery, parts: Sequence[Part]) -> dict[str, Any]:

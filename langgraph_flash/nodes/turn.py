@@ -193,7 +193,11 @@ def _identity(message: AnyMessage, position: int) -> str:
     return message.id or f"at {position}"
 
 
+# Made once: `json.dumps` with options makes one for every call.
+_ENCODER = json.JSONEncoder(sort_keys=True, default=str)
+
+
 def _future_id(place: Place, origin: str, call: ToolCall) -> str:
-    arguments = json.dumps(call["args"], sort_keys=True, default=str)
+    arguments = _ENCODER.encode(call["args"])
     digest = hashlib.blake2b(arguments.encode(), digest_size=8).hexdigest()
     return future_id(place.name, f"{origin}\0{call['id']}\0{call['name']}\0{digest}")
