@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Literal, Protocol, TypeVar, get_args, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -13,12 +13,15 @@ from langgraph_flash.errors import ConfigurationError, DeclarationError
 from langgraph_flash.futures.resources import BARRIER, PURE, Access, Template
 from langgraph_flash.futures.timeouts import Timeout
 
-__all__ = ["UNDECLARED", "Uses", "declared", "uses"]
+__all__ = ["UNDECLARED", "OnEnd", "Uses", "declared", "uses"]
 
 _ATTRIBUTE = "__flash_uses__"
 _METADATA = "flash"
 
 T = TypeVar("T")
+
+OnEnd = Literal["drain", "cancel", "detach"]
+"""What becomes of pending futures when the model gives its final answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +35,8 @@ class Uses:
     timeout: Timeout | None = None
     seconds: float | None = None
     """How long a call usually takes, for longest-first dispatch; measured if `None`."""
+    on_end: OnEnd | None = None
+    """What becomes of a pending call at the model's final answer; `None` leaves it to the node."""
 
     @property
     def barrier(self) -> bool:
@@ -84,6 +89,7 @@ class _Declaration(BaseModel):
     timeout: float | None = None
     idle: float | None = None
     seconds: float | None = None
+    on_end: OnEnd | None = None
 
 
 @runtime_checkable
@@ -118,6 +124,7 @@ def uses(
     background: bool | None = None,
     timeout: Timeout | float | None = None,
     seconds: float | None = None,
+    on_end: OnEnd | None = None,
 ) -> Callable[[T], T]:
     """Declare what a tool reads and writes, so that calls which touch different things may overlap.
 
@@ -134,6 +141,9 @@ def uses(
             run); `True` lets it return futures; by default a declared tool does.
         timeout: Seconds a call may run, or a `Timeout`.
         seconds: How long a call usually takes, for `dispatch="longest"`.
+        on_end: What becomes of a pending call when the model gives its final answer: `"drain"` waits for the result
+            and gives the model another turn, `"detach"` appends it silently at the next boundary, `"cancel"` stops it.
+            By default what the node says.
 
     Raises:
         ConfigurationError: The arguments contradict each other, or a path is malformed.
@@ -147,6 +157,8 @@ def uses(
         raise ConfigurationError(f"background={background!r} is not True, False or None.")
     if seconds is not None and not _is_duration(seconds):
         raise ConfigurationError(f"seconds={seconds!r} is not a duration; give a number of at least 0.")
+    if on_end is not None and on_end not in get_args(OnEnd):
+        raise ConfigurationError(f"on_end={on_end!r} is not one of {', '.join(map(repr, get_args(OnEnd)))}.")
     undeclared = barrier or not (pure or reads is not None or writes is not None)
     declaration = Uses(
         reads=None if undeclared else _templates("reads", reads),
@@ -154,6 +166,7 @@ def uses(
         background=background,
         timeout=None if timeout is None else Timeout.coerce(timeout),
         seconds=seconds,
+        on_end=on_end,
     )
 
     def declare(target: T) -> T:
@@ -192,6 +205,7 @@ def _dump(declaration: Uses) -> dict[str, Any]:
         timeout=timeout.total,
         idle=timeout.idle,
         seconds=declaration.seconds,
+        on_end=declaration.on_end,
     ).model_dump(exclude_none=True)
 
 
@@ -216,6 +230,7 @@ def _load(data: _Declaration) -> Uses:
         background=data.background,
         timeout=None if timeout == Timeout() else timeout,
         seconds=data.seconds,
+        on_end=data.on_end,
     )
 
 
@@ -236,7 +251,7 @@ def declared(tool: object) -> Uses | None:
             raise DeclarationError(
                 name,
                 f'metadata["flash"] is not a declaration ({problem})',
-                "Write it with @uses(...), or use the keys reads, writes, background, timeout, idle, seconds.",
+                "Write it with @uses(...), or use the keys reads, writes, background, timeout, idle, seconds, on_end.",
             ) from error
     for candidate in (tool, getattr(tool, "func", None), getattr(tool, "coroutine", None), *_methods(tool)):
         found = getattr(candidate, _ATTRIBUTE, None)

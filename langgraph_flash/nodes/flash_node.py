@@ -22,10 +22,9 @@ from langgraph_flash.futures.runtime import FutureRuntime, default_runtime
 from langgraph_flash.futures.scheduler import OrderFailure, longest_first, program_order
 from langgraph_flash.futures.scope import Scope
 from langgraph_flash.futures.timeouts import Timeout
-from langgraph_flash.futures.uses import UNDECLARED, Uses, declared
+from langgraph_flash.futures.uses import UNDECLARED, OnEnd, Uses, declared
 from langgraph_flash.nodes.control import AWAIT, CANCEL, control_tools
 from langgraph_flash.nodes.host import Host, Outputs, require_host
-from langgraph_flash.nodes.ledger import OnEnd
 from langgraph_flash.nodes.schemas import accepts_text, widened
 from langgraph_flash.nodes.step import final_message
 from langgraph_flash.nodes.turn import Turn, take_turn
@@ -93,6 +92,7 @@ class FlashNode(Host):
             declared on the tool wins. Running out of time is answered with an error message.
         on_end: What `flash_condition` does with pending futures at the model's final answer: `"drain"` waits for
             them and lets the model see them, `"cancel"` stops them, `"detach"` lets them arrive at the next turn.
+            `@uses(on_end=...)` on a tool wins.
         on_order_failure: What a failure does to later calls that only wait for their turn: `"continue"`, as running
             them one by one would, or `"cancel"`. Calls that need the failed result are always cancelled.
         dispatch: `"program"` starts calls in their order, `"longest"` those expected to take longest first; it matters

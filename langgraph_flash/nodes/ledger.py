@@ -8,18 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage, get_notification_metadata
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-__all__ = ["SOURCE", "Delivery", "Ledger", "OnEnd", "Placeholder", "read_ledger", "was_delivered"]
+from langgraph_flash.futures.uses import OnEnd
+
+__all__ = ["SOURCE", "Delivery", "Ledger", "Placeholder", "read_ledger", "was_delivered"]
 
 SOURCE = "langgraph_flash"
 """The key of our records in artifacts, and the source of our notifications."""
-
-OnEnd = Literal["drain", "cancel", "detach"]
-"""What becomes of pending futures when the model gives its final answer."""
 
 
 class Placeholder(BaseModel):

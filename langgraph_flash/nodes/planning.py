@@ -138,7 +138,12 @@ class Planner:
             text_arguments=node.text_arguments(name) if needs else frozenset(),
             view=node.view,
             failure=node.failure_of,
-            tags=Tag(self._turn.place.run, self._turn.place.step, call["id"] or "", node.on_end),
+            tags=Tag(
+                self._turn.place.run,
+                self._turn.place.step,
+                call["id"] or "",
+                on_end=(None if plan is None else plan.uses.on_end) or node.on_end,
+            ),
         )
 
     def _target(self, future_id: str, own: str) -> Future:

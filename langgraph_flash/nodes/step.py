@@ -10,9 +10,9 @@ from langchain_core.messages import BaseMessage, ToolMessage, convert_to_message
 from langgraph.types import Command
 
 from langgraph_flash.futures.future import Future
+from langgraph_flash.futures.uses import OnEnd
 from langgraph_flash.nodes.control import AwaitRequest, CancelRequest
 from langgraph_flash.nodes.host import Outputs
-from langgraph_flash.nodes.ledger import OnEnd
 from langgraph_flash.nodes.turn import Call
 
 __all__ = ["Step", "Tag", "final_message", "messages_in"]

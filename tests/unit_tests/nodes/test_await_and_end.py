@@ -30,6 +30,7 @@ from node_lab import (
 )
 
 from langgraph_flash import FlashNode, FutureRuntime, flash_condition, uses
+from langgraph_flash.errors import ConfigurationError
 from langgraph_flash.testing import ScriptedChatModel, call, check_history, says, virtual_time
 
 
@@ -461,3 +462,33 @@ def test_no_wait_is_needed_where_the_grace_is_infinite() -> None:
     done = finish([searches(a=50)], grace=math.inf)
     assert answer_to(done.messages, "a").content == "found a"
     assert "await_future" not in done.node.tools_by_name
+
+
+# What a tool says about the end of a run itself ---------------------------------------------------------------------
+
+
+def test_a_tool_that_detaches_costs_no_turn_at_the_end_while_its_sibling_is_waited_for() -> None:
+    lab = Lab()
+
+    @tool
+    @uses(pure=True, on_end="detach")
+    async def note(text: str) -> str:
+        """Write something down."""
+        await lab.work(text, 50)
+        return f"noted {text}"
+
+    model = ScriptedChatModel(
+        [says("", call("note", id="c1", text="x"), call("search", id="c2", query="tea", seconds=1)), "Wait.", "End."]
+    )
+    node = FlashNode([*lab.tools(), note], grace=0.0, runtime=FutureRuntime(loop="caller"))
+    with virtual_time() as clock:
+        messages = clock.run(agent(model, node).ainvoke(user(), thread()))["messages"]
+        assert clock.seconds == 1
+    assert messages[-1].content == "End."
+    assert count(messages, "found tea") == 1
+    assert count(messages, "noted x") == 0
+
+
+def test_an_end_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="'forget' is not one of 'drain', 'cancel', 'detach'"):
+        uses(pure=True, on_end="forget")  # type: ignore[arg-type]
