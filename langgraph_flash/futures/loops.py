@@ -1,10 +1,8 @@
-"""Awaiting a coroutine on another event loop, so that being cancelled here means having ended there."""
+"""Awaiting a coroutine on another event loop: letting go when cancelled, or waiting until it has ended there."""
 
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
-import contextvars
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -22,42 +20,8 @@ def elsewhere(home: asyncio.AbstractEventLoop, make: Callable[[], Coroutine[Any,
     Raises:
         RuntimeError: `home` is closed.
     """
-    here = asyncio.get_running_loop()
-    outcome: asyncio.Future[T] = here.create_future()
-    tasks: list[asyncio.Task[T]] = []
-
-    def start() -> None:
-        if not outcome.cancelled():
-            task = home.create_task(make())
-            tasks.append(task)
-            task.add_done_callback(finish)
-
-    def finish(task: asyncio.Task[T]) -> None:
-        if not task.cancelled():
-            task.exception()  # seen, even if the loop that waited for it is gone
-        if not here.is_closed():
-            here.call_soon_threadsafe(settle, task)
-
-    def settle(task: asyncio.Task[T]) -> None:
-        if outcome.done():
-            return
-        if task.cancelled():
-            outcome.cancel()
-        elif (error := task.exception()) is not None:
-            outcome.set_exception(error)
-        else:
-            outcome.set_result(task.result())
-
-    def stop() -> None:
-        for task in tasks:
-            task.cancel()
-
-    def let_go(outcome: asyncio.Future[T]) -> None:
-        if outcome.cancelled() and not home.is_closed():
-            home.call_soon_threadsafe(stop)
-
-    home.call_soon_threadsafe(start)
-    outcome.add_done_callback(let_go)
+    outcome, stop = _begin(home, make)
+    outcome.add_done_callback(lambda ended: stop() if ended.cancelled() else None)
     return outcome
 
 
@@ -65,42 +29,63 @@ async def run_elsewhere(home: asyncio.AbstractEventLoop, make: Callable[[], Coro
     """Run a coroutine on `home`, in the current context, and wait for it here.
 
     When the caller is cancelled the coroutine is cancelled on its own loop, and waited for: its clean-up has run by
-    the time this raises, and what it returns in spite of being cancelled is returned. (`asyncio.wrap_future` would let
-    go at once.)
+    the time this raises, and what it returns in spite of being cancelled is returned.
 
     Raises:
         RuntimeError: `home` is closed.
     """
-    outcome: concurrent.futures.Future[T] = concurrent.futures.Future()
-    context = contextvars.copy_context()
+    outcome, stop = _begin(home, make)
+    try:
+        return await asyncio.shield(outcome)
+    except asyncio.CancelledError:
+        if outcome.done():
+            raise
+        stop()
+        await asyncio.wait({outcome})
+        return await outcome
+
+
+def _begin(
+    home: asyncio.AbstractEventLoop, make: Callable[[], Coroutine[Any, Any, T]]
+) -> tuple[asyncio.Future[T], Callable[[], None]]:
+    """Start a coroutine on `home`; returns a future on this loop for its outcome, and what asks it to stop."""
+    here = asyncio.get_running_loop()
+    outcome: asyncio.Future[T] = here.create_future()
     tasks: list[asyncio.Task[T]] = []
+    stopped: list[bool] = []
 
     def start() -> None:
-        task = home.create_task(make(), context=context)
+        if stopped:
+            report(None)
+            return
+        task = home.create_task(make())
         tasks.append(task)
-        task.add_done_callback(finish)
+        task.add_done_callback(report)
 
-    def finish(task: asyncio.Task[T]) -> None:
-        if task.cancelled():
+    def report(task: asyncio.Task[T] | None) -> None:
+        if task is not None and not task.cancelled():
+            task.exception()  # seen, even if the loop that waited for it is gone
+        if not here.is_closed():
+            here.call_soon_threadsafe(settle, task)
+
+    def settle(task: asyncio.Task[T] | None) -> None:
+        if outcome.done():
+            return
+        if task is None or task.cancelled():
             outcome.cancel()
         elif (error := task.exception()) is not None:
             outcome.set_exception(error)
         else:
             outcome.set_result(task.result())
 
-    def stop() -> None:
+    def cancel_there() -> None:
         for task in tasks:
             task.cancel()
 
+    def stop() -> None:
+        stopped.append(True)
+        if not home.is_closed():
+            home.call_soon_threadsafe(cancel_there)
+
     home.call_soon_threadsafe(start)
-    waiting = asyncio.wrap_future(outcome)
-    try:
-        return await asyncio.shield(waiting)
-    except asyncio.CancelledError:
-        if waiting.done():
-            raise
-        home.call_soon_threadsafe(stop)
-        await asyncio.wait({waiting})
-        if waiting.cancelled():
-            raise
-        return waiting.result()
+    return outcome, stop

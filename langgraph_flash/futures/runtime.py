@@ -18,8 +18,9 @@ from langgraph_flash.errors import ConfigurationError, DeadlockError, RuntimeClo
 from langgraph_flash.futures.future import Future
 from langgraph_flash.futures.loops import elsewhere
 from langgraph_flash.futures.memo import Memo
+from langgraph_flash.futures.registry import Registry
 from langgraph_flash.futures.scheduler import DispatchOrder
-from langgraph_flash.futures.scope import Registry, Scope
+from langgraph_flash.futures.scope import Scope
 from langgraph_flash.futures.threads import DaemonThreads
 
 __all__ = ["FutureRuntime", "RuntimeStatistics", "default_runtime", "live_runtimes"]

@@ -13,10 +13,11 @@ from typing import Any
 from langgraph_flash.errors import FutureError, FutureFailed, ToolTimeout
 from langgraph_flash.futures.future import Failure, Future, State, View, Work
 from langgraph_flash.futures.references import Reference, project, substitute
+from langgraph_flash.futures.registry import Registry
 from langgraph_flash.futures.scheduler import DispatchOrder, OrderFailure, Scheduler, program_order
 from langgraph_flash.futures.timeouts import PULSE, Timeout
 
-__all__ = ["Registry", "Scope"]
+__all__ = ["Scope"]
 
 logger = logging.getLogger(__name__)
 
@@ -34,26 +35,6 @@ class _Run:
     stopping: str | None = None
     expired: str | None = None
     timer: asyncio.TimerHandle | None = None
-
-
-class Registry:
-    """The futures of many scopes: how many they are, and which scope holds each.
-
-    It makes the cost of finding and counting futures independent of the number of conversations. Changed on the loop
-    of its scopes only; single look-ups are safe from any thread.
-    """
-
-    __slots__ = ("count", "scopes")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.scopes: dict[str, Scope] = {}
-
-    def drop(self, scope: Scope, call: Future) -> None:
-        """A scope no longer holds a future."""
-        self.count -= 1
-        if self.scopes.get(call.id) is scope:
-            del self.scopes[call.id]
 
 
 class Scope:
