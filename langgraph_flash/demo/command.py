@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
         0, or 1 if any final state differs from that of plain sequential execution.
 
     Raises:
-        ConfigurationError: The options do not fit together.
+        ConfigurationError: The options do not fit together, or the report cannot be written.
         EndpointFailed: The given model endpoint did not answer.
         MissingDependencyError: Nothing could be run, because packages are missing.
     """
@@ -62,6 +62,7 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigurationError(f"--programs is {args.programs}; give 0 or more.")
     if args.live_tools and args.base_url is None:
         raise ConfigurationError("--live-tools needs --base-url and --model: the embedded model cannot call tools.")
+    _check_writable(args.report)
     console = Console()
     shown: list[Shown] = []
     thinking: Thinking | None = None
@@ -129,6 +130,21 @@ def _think(target: Endpoint, live_tools: bool, console: Console) -> Thinking:
     return thinking
 
 
+def _check_writable(path: Path) -> None:
+    """Refuse a report that could not be written before anything is run for it.
+
+    Raises:
+        ConfigurationError: The path is a folder, or its folder cannot be made or written to.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8"):
+            pass
+    except OSError as error:
+        raise ConfigurationError(
+            f"--report {str(path)!r} cannot be written ({error.strerror}); give another path."
+        ) from error
+
+
 def _write(path: Path, html: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(html, encoding="utf-8")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
@@ -146,3 +147,12 @@ def test_the_key_is_read_from_the_variable_that_is_named(monkeypatch):
         assert target.api_key.get_secret_value() == "s3cret"
         assert "s3cret" not in repr(target)
         assert target.chat().openai_api_key.get_secret_value() == "s3cret"
+
+
+def test_a_report_that_cannot_be_written_is_refused_before_anything_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["demo", "--no-live", "--report", str(tmp_path)]) == 2
+    said = capsys.readouterr()
+    assert "cannot be written" in said.err
+    assert "Replaying" not in said.out
