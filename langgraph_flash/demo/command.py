@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 from pathlib import Path
 
 from langsmith import tracing_context
@@ -131,20 +132,23 @@ def _think(target: Endpoint, live_tools: bool, console: Console) -> Thinking:
 
 
 def _check_writable(path: Path) -> None:
-    """Refuse a report that could not be written before anything is run for it.
+    """Refuse a report that could not be written before anything is run for it; nothing is written yet.
 
     Raises:
-        ConfigurationError: The path is a folder, or its folder cannot be made or written to.
+        ConfigurationError: The path is a folder, or there is no folder to write it to.
     """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a", encoding="utf-8"):
-            pass
-    except OSError as error:
-        raise ConfigurationError(
-            f"--report {str(path)!r} cannot be written ({error.strerror}); give another path."
-        ) from error
+    nearest = next(place for place in (path, *path.absolute().parents) if place.exists())
+    if path.is_dir():
+        problem = "is a folder"
+    elif nearest != path and not nearest.is_dir():
+        problem = f"would be inside {str(nearest)!r}, which is a file"
+    elif not os.access(nearest, os.W_OK):
+        problem = "may not be written"
+    else:
+        return
+    raise ConfigurationError(f"--report {str(path)!r} {problem}; give the path of a file to write.")
 
 
 def _write(path: Path, html: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(html, encoding="utf-8")

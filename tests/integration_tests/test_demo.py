@@ -149,10 +149,12 @@ def test_the_key_is_read_from_the_variable_that_is_named(monkeypatch):
         assert target.chat().openai_api_key.get_secret_value() == "s3cret"
 
 
+@pytest.mark.parametrize(("place", "reason"), [("", "is a folder"), ("a file/report.html", "which is a file")])
 def test_a_report_that_cannot_be_written_is_refused_before_anything_runs(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], place: str, reason: str
 ) -> None:
-    assert main(["demo", "--no-live", "--report", str(tmp_path)]) == 2
+    (tmp_path / "a file").touch()
+    assert main(["demo", "--no-live", "--report", str(tmp_path / place)]) == 2
     said = capsys.readouterr()
-    assert "cannot be written" in said.err
+    assert reason in said.err
     assert "Replaying" not in said.out
