@@ -224,7 +224,7 @@ class FutureRuntime:
 
     def release(self, scope: Scope) -> None:
         """Drop a scope that holds nothing any more."""
-        if not len(scope) and self._scopes.get(scope.key) is scope:
+        if not len(scope) and not scope.visitors and self._scopes.get(scope.key) is scope:
             del self._scopes[scope.key]
 
     def cancel(self, future_id: str, reason: str) -> bool:
@@ -277,7 +277,7 @@ class FutureRuntime:
         self._sweeping = None
         loop = asyncio.get_running_loop()
         for key, scope in list(self._scopes.items()):
-            if loop.time() - scope.touched > self.ttl and not scope.awaited:
+            if loop.time() - scope.touched > self.ttl and not (scope.awaited or scope.visitors):
                 scope.cancel_all(f"nothing asked for it within {self.ttl:g} s")
                 del self._scopes[key]
                 scope.withdraw()

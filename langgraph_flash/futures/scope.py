@@ -72,6 +72,8 @@ class Scope:
         self.loop = loop
         self.scheduler = Scheduler(limit=limit, on_order_failure=on_order_failure, order=order)
         self.touched = loop.time()
+        self.visitors = 0
+        """How many are working with the scope right now; it is not dropped meanwhile, even if it holds nothing."""
         self._view = view
         self._failure = failure
         self._eager = eager

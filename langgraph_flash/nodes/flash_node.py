@@ -259,7 +259,12 @@ class FlashNode(Host):
             scope = self.runtime.scope(turn.place.key, lambda loop: self._scope(turn, loop))
         else:
             scope = self._scope(turn, asyncio.get_running_loop())
-        return await Visit(self, turn, scope).run()
+        scope.visitors += 1
+        try:
+            return await Visit(self, turn, scope).run()
+        finally:
+            scope.visitors -= 1
+            self.runtime.release(scope)
 
     def _scope(self, turn: Turn, loop: asyncio.AbstractEventLoop) -> Scope:
         runtime = self.runtime

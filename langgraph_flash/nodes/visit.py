@@ -222,7 +222,6 @@ class Visit:
                 elif future.value is not None:
                     self._runtime.memo.keep(future.id, future.value)
             self._scope.forget(future)
-        self._runtime.release(self._scope)
 
     def _let_go(self, steps: Sequence[Step]) -> None:
         """The node returns: what it answered in place need not be remembered."""
@@ -231,4 +230,3 @@ class Visit:
                 self._runtime.memo.drop(step.call.future_id)
             if step.future is not None and step.future.settled:
                 self._scope.forget(step.future)
-        self._runtime.release(self._scope)

@@ -396,6 +396,20 @@ async def test_a_wait_that_ended_without_a_result_counts_as_asking() -> None:
 
 
 @virtually
+async def test_a_scope_somebody_works_with_is_not_dropped_even_if_it_holds_nothing() -> None:
+    runtime = FutureRuntime(loop="caller", ttl=100)
+    runtime.start()
+    scope = runtime.scope("s", make())
+    scope.visitors += 1
+    runtime.release(scope)
+    await asyncio.sleep(1000)
+    assert runtime.find_scope("s") is scope
+    scope.visitors -= 1
+    runtime.release(scope)
+    assert runtime.find_scope("s") is None
+
+
+@virtually
 async def test_asking_again_for_a_scope_keeps_it() -> None:
     runtime = FutureRuntime(loop="caller", ttl=100)
     runtime.start()
