@@ -91,7 +91,8 @@ def test_without_json_it_prints_tables() -> None:
 
 
 def test_programs_are_the_same_for_the_same_seed_and_name_earlier_calls_only() -> None:
-    from benchmarks.futures import Sizes, random_program
+    from benchmarks.cost.makespan import random_program
+    from benchmarks.cost.sizes import Sizes
 
     sizes = replace(Sizes(), calls=(5, 40))
     for seed in range(50):
@@ -104,7 +105,7 @@ def test_programs_are_the_same_for_the_same_seed_and_name_earlier_calls_only() -
 
 
 def test_the_critical_path_of_known_programs() -> None:
-    from benchmarks.futures import PlannedCall, critical_path_seconds
+    from benchmarks.cost.makespan import PlannedCall, critical_path_seconds
 
     think = [PlannedCall(number, 0, "think", 1.0 + number) for number in range(3)]
     assert critical_path_seconds(think) == 3.0
