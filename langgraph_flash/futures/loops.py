@@ -55,7 +55,7 @@ def _begin(
     stopped: list[bool] = []
 
     def start() -> None:
-        if stopped:
+        if stopped or outcome.cancelled():
             report(None)
             return
         task = home.create_task(make())

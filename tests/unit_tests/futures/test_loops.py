@@ -111,8 +111,12 @@ async def test_cancelling_the_future_cancels_the_coroutine_without_waiting(home:
 
 async def test_a_future_cancelled_at_once_never_starts_its_coroutine(home: asyncio.AbstractEventLoop) -> None:
     log: list[str] = []
+    released, passed = threading.Event(), threading.Event()
+    home.call_soon_threadsafe(released.wait)
     elsewhere(home, wait(lambda: asyncio.sleep(0), log)).cancel()
-    await asyncio.sleep(0.02)
+    home.call_soon_threadsafe(passed.set)
+    released.set()
+    assert await asyncio.to_thread(passed.wait, 10)
     assert log == []
 
 
