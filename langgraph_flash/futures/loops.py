@@ -1,4 +1,4 @@
-"""Awaiting a coroutine on another event loop: letting go when cancelled, or waiting until it has ended there."""
+"""Awaiting a coroutine on another event loop, so that being cancelled here means having ended there."""
 
 from __future__ import annotations
 
@@ -6,23 +6,9 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-__all__ = ["elsewhere", "run_elsewhere"]
+__all__ = ["begin_elsewhere", "run_elsewhere"]
 
 T = TypeVar("T")
-
-
-def elsewhere(home: asyncio.AbstractEventLoop, make: Callable[[], Coroutine[Any, Any, T]]) -> asyncio.Future[T]:
-    """A future on this loop for a coroutine that runs on `home`; cancelling it cancels that, and lets go at once.
-
-    What `wrap_future(run_coroutine_threadsafe(make(), home))` gives, at two thirds of its cost: no thread blocks, so
-    the future in between, with its lock and its callbacks, is left out.
-
-    Raises:
-        RuntimeError: `home` is closed.
-    """
-    outcome, stop = _begin(home, make)
-    outcome.add_done_callback(lambda ended: stop() if ended.cancelled() else None)
-    return outcome
 
 
 async def run_elsewhere(home: asyncio.AbstractEventLoop, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -34,7 +20,7 @@ async def run_elsewhere(home: asyncio.AbstractEventLoop, make: Callable[[], Coro
     Raises:
         RuntimeError: `home` is closed.
     """
-    outcome, stop = _begin(home, make)
+    outcome, stop = begin_elsewhere(home, make)
     try:
         return await asyncio.shield(outcome)
     except asyncio.CancelledError:
@@ -45,10 +31,17 @@ async def run_elsewhere(home: asyncio.AbstractEventLoop, make: Callable[[], Coro
         return await outcome
 
 
-def _begin(
+def begin_elsewhere(
     home: asyncio.AbstractEventLoop, make: Callable[[], Coroutine[Any, Any, T]]
 ) -> tuple[asyncio.Future[T], Callable[[], None]]:
-    """Start a coroutine on `home`; returns a future on this loop for its outcome, and what asks it to stop."""
+    """Start a coroutine on `home`; returns a future on this loop for its outcome, and what asks it to stop.
+
+    The future settles when the coroutine has ended. No thread blocks for it, so it costs two thirds of
+    `wrap_future(run_coroutine_threadsafe(make(), home))`, which moreover lets go at once when it is cancelled.
+
+    Raises:
+        RuntimeError: `home` is closed.
+    """
     here = asyncio.get_running_loop()
     outcome: asyncio.Future[T] = here.create_future()
     tasks: list[asyncio.Task[T]] = []

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from langgraph_flash.errors import ConfigurationError, DeadlockError, RuntimeClosed
 from langgraph_flash.futures.future import Future
-from langgraph_flash.futures.loops import elsewhere
+from langgraph_flash.futures.loops import begin_elsewhere
 from langgraph_flash.futures.memo import Memo
 from langgraph_flash.futures.registry import Registry
 from langgraph_flash.futures.scheduler import DispatchOrder
@@ -30,6 +30,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _CLOSED = "the runtime was closed"
+_PATIENCE = 5.0
 
 
 async def _contained(visit: Coroutine[Any, Any, T]) -> Callable[[], T]:
@@ -182,10 +183,12 @@ class FutureRuntime:
         """
         home = self.start()
         task: asyncio.Future[Callable[[], T]]
+        stop: Callable[[], object]
         if asyncio.get_running_loop() is home:
             task = asyncio.ensure_future(_contained(visit()))
+            stop = task.cancel
         else:
-            task = elsewhere(home, lambda: _contained(visit()))
+            task, stop = begin_elsewhere(home, lambda: _contained(visit()))
         try:
             if pulse is None:
                 await asyncio.wait({task})
@@ -193,12 +196,13 @@ class FutureRuntime:
                 while not (await asyncio.wait({task}, timeout=1.0))[0]:
                     pulse()
         except GeneratorExit:
-            task.cancel()
+            stop()
             raise
         except BaseException:
-            task.cancel()
-            await asyncio.wait({task})
-            if not task.cancelled() and (error := task.exception()) is not None:
+            stop()
+            # A visit ends within the bound of its calls; longer than this only if its loop was stopped under it.
+            await asyncio.wait({task}, timeout=_PATIENCE)
+            if task.done() and not task.cancelled() and (error := task.exception()) is not None:
                 logger.warning("a visit failed while it was being cancelled", exc_info=error)
             raise
         return task.result()()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from langgraph_flash.futures.loops import elsewhere, run_elsewhere
+from langgraph_flash.futures.loops import begin_elsewhere, run_elsewhere
 
 NAME: contextvars.ContextVar[str] = contextvars.ContextVar("name", default="nobody")
 
@@ -38,6 +38,11 @@ def wait(made: Callable[[], Coroutine[Any, Any, Any]], log: list[str]) -> Callab
             raise
 
     return run
+
+
+async def begun_elsewhere(home: asyncio.AbstractEventLoop, make: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    outcome, _ = begin_elsewhere(home, make)
+    return await outcome
 
 
 async def begun(log: list[str]) -> None:
@@ -98,29 +103,31 @@ async def test_an_error_during_the_clean_up_is_raised(home: asyncio.AbstractEven
         await task
 
 
-async def test_cancelling_the_future_cancels_the_coroutine_without_waiting(home: asyncio.AbstractEventLoop) -> None:
+async def test_what_is_told_to_stop_settles_when_it_has_ended(home: asyncio.AbstractEventLoop) -> None:
     log: list[str] = []
-    outcome = elsewhere(home, wait(lambda: asyncio.sleep(1000), log))
+    outcome, stop = begin_elsewhere(home, wait(lambda: asyncio.sleep(1000), log))
     await begun(log)
-    outcome.cancel()
+    stop()
     with pytest.raises(asyncio.CancelledError):
         await outcome
-    while "cleaned up" not in log:
-        await asyncio.sleep(0.001)
+    assert log == ["begun", "cleaned up"]
 
 
-async def test_a_future_cancelled_at_once_never_starts_its_coroutine(home: asyncio.AbstractEventLoop) -> None:
+async def test_what_is_stopped_before_it_crossed_never_starts(home: asyncio.AbstractEventLoop) -> None:
     log: list[str] = []
     released, passed = threading.Event(), threading.Event()
     home.call_soon_threadsafe(released.wait)
-    elsewhere(home, wait(lambda: asyncio.sleep(0), log)).cancel()
+    outcome, stop = begin_elsewhere(home, wait(lambda: asyncio.sleep(0), log))
+    stop()
     home.call_soon_threadsafe(passed.set)
     released.set()
     assert await asyncio.to_thread(passed.wait, 10)
+    with pytest.raises(asyncio.CancelledError):
+        await outcome
     assert log == []
 
 
-@pytest.mark.parametrize("cross", [elsewhere, run_elsewhere])
+@pytest.mark.parametrize("cross", [begun_elsewhere, run_elsewhere])
 async def test_a_coroutine_that_cancels_itself_is_cancelled(home: asyncio.AbstractEventLoop, cross: Any) -> None:
     async def gives_up() -> None:
         raise asyncio.CancelledError
@@ -129,7 +136,7 @@ async def test_a_coroutine_that_cancels_itself_is_cancelled(home: asyncio.Abstra
         await cross(home, gives_up)
 
 
-@pytest.mark.parametrize("cross", [elsewhere, run_elsewhere])
+@pytest.mark.parametrize("cross", [begun_elsewhere, run_elsewhere])
 async def test_errors_and_values_come_across(home: asyncio.AbstractEventLoop, cross: Any) -> None:
     async def fails() -> None:
         raise LookupError("over there")
@@ -142,7 +149,7 @@ async def test_errors_and_values_come_across(home: asyncio.AbstractEventLoop, cr
     assert await cross(home, where) is home
 
 
-@pytest.mark.parametrize("cross", [elsewhere, run_elsewhere])
+@pytest.mark.parametrize("cross", [begun_elsewhere, run_elsewhere])
 async def test_the_coroutine_sees_the_callers_context(home: asyncio.AbstractEventLoop, cross: Any) -> None:
     NAME.set("the caller")
 
@@ -152,7 +159,7 @@ async def test_the_coroutine_sees_the_callers_context(home: asyncio.AbstractEven
     assert await cross(home, who) == "the caller"
 
 
-@pytest.mark.parametrize("cross", [elsewhere, run_elsewhere])
+@pytest.mark.parametrize("cross", [begun_elsewhere, run_elsewhere])
 async def test_a_closed_loop_is_an_error_at_once(cross: Any) -> None:
     closed = asyncio.new_event_loop()
     closed.close()

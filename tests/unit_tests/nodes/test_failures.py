@@ -535,6 +535,32 @@ def test_cancelling_the_run_cancels_foreground_calls_and_leaves_background_ones_
     assert lab.ended() == ["tea"]
 
 
+async def test_a_cancelled_run_on_a_runtime_of_its_own_waits_for_the_clean_up_too(runtime: FutureRuntime) -> None:
+    log: list[str] = []
+    begun = asyncio.Event()
+
+    async def work() -> str:
+        """Work."""
+        begun.set()
+        try:
+            await asyncio.sleep(1000)
+        finally:
+            await asyncio.sleep(0.05)
+            log.append("cleaned up")
+        return "worked"
+
+    builder = StateGraph(MessagesState)
+    builder.add_node("tools", FlashNode([uses(pure=True, background=False)(work)], runtime=runtime))
+    builder.add_edge(START, "tools")
+    given = {"messages": [HumanMessage("Go."), says("", call("work", id="c1"))]}
+    task = asyncio.create_task(builder.compile().ainvoke(given))
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert log == ["cleaned up"]
+
+
 @pytest.mark.parametrize("kind", ["stock", "default", "declared"])
 def test_a_cancelled_run_has_ended_only_when_its_tools_have_cleaned_up(kind: str) -> None:
     log: list[str] = []
