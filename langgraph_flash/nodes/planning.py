@@ -51,7 +51,7 @@ class Planner:
         self._ledger = ledger
         self._known = {future.id: future for future in earlier}
         self._planned = 0
-        self._own = {call.future_id for call in turn.calls} | set(turn.sibling_ids)
+        self._own = turn.future_ids
 
     def plan(self) -> list[Step]:
         """One step for each call; new futures are registered together, in program order."""

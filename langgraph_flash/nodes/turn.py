@@ -68,6 +68,11 @@ class Turn:
     """Where the task stands among those that `Send` made."""
 
     @property
+    def future_ids(self) -> set[str]:
+        """Ids of all futures of this turn, those of sibling tasks included."""
+        return {call.future_id for call in self.calls} | set(self.sibling_ids)
+
+    @property
     def delivers(self) -> bool:
         """Whether this visit is the one that delivers: its messages end the step.
 

@@ -78,7 +78,7 @@ class Visit:
 
     async def _confirm(self) -> list[Future]:
         """Drop futures whose results the history holds; return the others that belong to it, in program order."""
-        own = {call.future_id for call in self._turn.calls} | set(self._turn.sibling_ids)
+        own = self._turn.future_ids
         earlier: list[Future] = []
         for future in self._scope.calls():
             if future.id in own or not future.background or self._taken_by_another_task(future):
@@ -97,8 +97,8 @@ class Visit:
         known = own | {future.id for future in earlier}
         # A sub-graph that is entered again is a new conversation with the old messages, and a fork from between a
         # placeholder and its delivery asks for what was delivered elsewhere.
-        for future_id in self._ledger.pending.keys() - known:
-            found = self._runtime.find(future_id)
+        for future_id in self._ledger.pending:
+            found = None if future_id in known else self._runtime.find(future_id)
             if found is not None and not self._taken_by_another_task(found):
                 found.tags.offered = None
                 earlier.append(found)
